@@ -5,13 +5,18 @@ mod addresses;
 mod admitting;
 mod events;
 mod exported;
+mod forgotten;
 mod imported;
 mod members;
+mod reach;
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
-use mgp_calls::known_names::NodeNaming;
+use mgp_calls::known_names::{self, NodeNaming};
 use mgp_cluster::lan::{LanHandle, LanStart};
 use mgp_cluster::links::{InboundNodeCall, LinkTimes, LinksActor, LinksHandle, LinksStart};
 use mgp_cluster::pairing::{PairingActor, PairingHandle, PairingStart};
@@ -20,31 +25,44 @@ use mgp_cluster::replication::{
 };
 use mgp_cluster::shares::{SharesHandle, SharesStart};
 use mgp_cluster::tool_index::{HeldTools, NamedNodes, ToolIndexHandle, ToolIndexStart};
+use mgp_engine::cluster::node_names::NodeNames;
+use mgp_engine::doors::known_names::NodeAbsence;
 use mgp_engine::node_key::{NodeKey, PublicKey};
 use mgp_engine::policy::access::Principal;
 use mgp_policy::access::AccessHandle;
+use mgp_protocol::federation::ends::LinkClose;
 use mgp_protocol::federation::hello::{LifeId, NodeName, ToldRole};
 use mgp_protocol::ids::NodeId;
 use mgp_protocol::mgp::audit::TraceId;
 use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::task::SupervisedTask;
-use mgp_runtime::time::boot_moment;
+use mgp_runtime::time::{boot_moment, unix_ms};
 use mgp_runtime::{randomness, task};
 use mgp_servers::server::{Connector, ServerTable};
 use mgp_store::audit::AuditHandle;
+use mgp_store::witnesses::Witnesses;
 use mgp_sync::{Credit, Snapshot};
 use mgp_tools::offering::OfferSources;
 use mgp_tools::search::RemoteTools;
 use ractor::SpawnErr;
 use tokio::sync::{Mutex, Notify};
+use tokio::time::Instant;
 
 use self::addresses::LastAddresses;
+use self::forgotten::ForgottenNodes;
+use self::reach::ReachReports;
 use crate::config::ClusterConfig;
 use crate::tree::{RootActor, TreeHandle};
 
 /// Bytes that messages of all links may take together: sixteen of the longest, so that a few large answers do
 /// not stop each other, and a crowd of them does not stop the kernel.
 const LINKS_MEMORY: u64 = 256 << 20;
+/// What this node shares, in the data folder.
+pub(crate) const SHARES: &str = "shares.json";
+/// Whether this node is seen on the local network.
+pub(crate) const LAN: &str = "lan";
+/// The logs, and the name of their witness.
+pub(crate) const LOGS: &str = "cluster/logs/logs";
 /// The folder of the logs, the index and the names, in the data folder.
 const FOLDER: &str = "cluster";
 
@@ -79,10 +97,19 @@ pub struct Cluster {
     calls: OnceLock<EventSink<InboundNodeCall>>,
     /// Where members were last.
     addresses: LastAddresses,
+    /// What linked nodes say of themselves.
+    reports: ReachReports,
+    /// Members of before that are listed no more.
+    forgotten: ForgottenNodes,
+    /// Whether new calls of other nodes' agents are taken.
+    draining: AtomicBool,
+    /// Whether others are told that nothing is shared.
+    withdrawn: AtomicBool,
     /// One opens or closes the socket at a time.
     socket: Mutex<()>,
     /// Something of what this node has to share has changed.
     exports: Notify,
+    begun: Instant,
 }
 
 /// What the cluster's actors need of the kernel.
@@ -94,6 +121,8 @@ pub struct ClusterNeeds<'a> {
     pub config: &'a ClusterConfig,
     /// The kernel's data folder.
     pub data_dir: PathBuf,
+    /// The witnesses of its files.
+    pub witnesses: Witnesses,
     /// What servers of other nodes are reached by.
     pub connector: &'a Connector,
     /// What other nodes are called.
@@ -109,6 +138,15 @@ pub struct ClusterNeeds<'a> {
 /// Where the logs are, in the data folder.
 pub(crate) fn logs_folder(data_dir: &Path) -> PathBuf {
     data_dir.join(FOLDER).join("logs")
+}
+
+/// What became of the calls of other nodes that were taken, when the kernel ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CallsAtEnd {
+    /// Their callers have the answers.
+    Answered,
+    /// Some have none.
+    Open,
 }
 
 /// What goes on for as long as the kernel does.
@@ -137,12 +175,14 @@ impl Cluster {
             events: to(&late, Self::of_links),
             memory: Credit::new(LINKS_MEMORY),
             times: LinkTimes::default(),
+            relay: needs.config.relay,
         })
         .await?;
         let replication = ReplicationStart {
             key: needs.key.clone(),
             life,
             folder: logs_folder(&needs.data_dir),
+            witness: needs.witnesses.witness(LOGS),
             lease: needs.config.lease,
             clock: boot_moment,
             view: Arc::new(Snapshot::new(ClusterView::alone(here, needs.config.lease))),
@@ -165,7 +205,8 @@ impl Cluster {
         })
         .await?;
         let (shares, shares_cell) = SharesHandle::start(SharesStart {
-            file: needs.data_dir.join("shares.json"),
+            file: needs.data_dir.join(SHARES),
+            witness: needs.witnesses.witness(SHARES),
             changed: to(&late, Self::of_shares),
             audit: needs.audit.clone(),
         })
@@ -181,6 +222,7 @@ impl Cluster {
         let lan = LanStart {
             here,
             folder: needs.data_dir.clone(),
+            witness: needs.witnesses.witness(LAN),
             found: to(&late, Self::found),
         };
         let (lan, lan_cell) = lan.start().await?;
@@ -207,8 +249,13 @@ impl Cluster {
             servers: needs.servers,
             calls: OnceLock::new(),
             addresses: LastAddresses::read(folder.join("addresses.json")),
+            reports: ReachReports::default(),
+            forgotten: ForgottenNodes::read(folder.join("forgotten.json")),
+            draining: AtomicBool::default(),
+            withdrawn: AtomicBool::default(),
             socket: Mutex::default(),
             exports: Notify::new(),
+            begun: Instant::now(),
         });
         let _ = late.set(Arc::downgrade(&cluster));
         Ok(cluster)
@@ -233,6 +280,7 @@ impl Cluster {
             task::supervised("cluster.imported", async move {
                 imported.follow_held(&tree).await
             }),
+            task::supervised("cluster.reach", self.clone().follow_reach()),
             task::supervised("cluster.exported", async move {
                 exported.follow_exports().await
             }),
@@ -244,9 +292,9 @@ impl Cluster {
     #[must_use]
     pub fn name(&self) -> NodeName {
         let view = self.replication.view();
-        let told = view.members.get(&self.here);
-        let told = told.and_then(|member| NodeName::parse(&member.name).ok());
-        told.unwrap_or_else(|| self.config.node_name())
+        let mut told = members::all_named(&view);
+        let own = told.remove(&self.here);
+        own.unwrap_or_else(|| self.config.node_name())
     }
 
     /// What nodes are called, for who reads names.
@@ -255,8 +303,31 @@ impl Cluster {
         NodeNaming::new(move || {
             let others = cluster.names.load().names.clone();
             let is_in = cluster.replication.view().cluster.is_some();
-            (others, is_in.then(|| cluster.name()))
+            known_names::ClusterNames {
+                away: cluster.away(&others),
+                here: is_in.then(|| cluster.name()),
+                others,
+            }
         })
+    }
+
+    /// The nodes without a link, with what they shared when they were last heard.
+    fn away(&self, names: &NodeNames) -> BTreeMap<NodeId, NodeAbsence> {
+        let (linked, held) = (self.links.linked(), self.held.load());
+        let away = names.all().map(|(_, node)| node);
+        let away = away.filter(|node| !linked.contains(node));
+        let known = away.map(|node| {
+            let hidden = held.hidden.get(&node);
+            let servers = held.servers.keys().filter(|server| server.node == node);
+            let servers = servers.map(|server| &server.server);
+            let before = hidden.into_iter().flat_map(|hidden| hidden.servers.keys());
+            let known = NodeAbsence {
+                heard_ms_ago: hidden.map(|hidden| unix_ms().saturating_sub(hidden.heard_ms)),
+                servers: servers.chain(before).cloned().collect(),
+            };
+            (node, known)
+        });
+        known.collect()
     }
 
     /// What other nodes share, for who searches.
@@ -278,12 +349,54 @@ impl Cluster {
         name.map_or_else(|| node.short(), ToString::to_string)
     }
 
-    /// Ends in good order: others are told that they need not wait for this node's word.
-    pub(crate) async fn end(&self) {
+    /// Where a link last proved another node to be.
+    #[must_use]
+    pub fn last_address(&self, node: NodeId) -> Option<SocketAddr> {
+        self.addresses.get(node)
+    }
+
+    /// Lists these nodes no more, also after a restart.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub(crate) async fn forget_nodes(&self, nodes: BTreeSet<NodeId>) -> std::io::Result<()> {
+        let view = self.replication.view();
+        let is_known = |node| view.members.contains_key(&node);
+        self.forgotten.add(nodes, is_known).await
+    }
+
+    /// Whether a node that is out is listed no more.
+    pub(crate) fn is_forgotten(&self, node: NodeId) -> bool {
+        self.forgotten.contains(node)
+    }
+
+    /// Whether new calls of other nodes' agents are taken no more.
+    pub(crate) fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Acquire)
+    }
+
+    /// Calls of other nodes' agents that are under way here.
+    pub(crate) fn calls_under_way(&self) -> u64 {
+        let links = self.links.linked().into_iter();
+        let links = links.filter_map(|node| self.links.link(node));
+        links.map(|link| link.incoming.under_way()).sum()
+    }
+
+    /// Before a graceful end: others are told that they need not wait for this node's word.
+    pub(crate) async fn retire(&self) {
         if self.replication.view().cluster.is_some() {
             self.replication.retire(by_kernel()).await;
         }
-        let _ = self.links.close().await;
+    }
+
+    /// Ends all links. Where each call that was taken is answered, callers are told so: they may make again what has
+    /// no answer.
+    pub(crate) async fn end(&self, calls: CallsAtEnd) {
+        let why = match calls {
+            CallsAtEnd::Answered => LinkClose::Shutdown,
+            CallsAtEnd::Open => LinkClose::Done,
+        };
+        let _ = self.links.close(why).await;
     }
 }
 

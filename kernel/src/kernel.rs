@@ -14,6 +14,7 @@ pub(crate) mod process;
 pub(crate) mod running;
 mod secrets;
 mod users;
+pub(crate) mod witnessed;
 
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
@@ -32,6 +33,7 @@ use mgp_runtime::randomness;
 use mgp_runtime::task;
 use mgp_store::audit::{self, AuditHandle, Folder};
 use mgp_store::trouble::Troubles;
+use mgp_store::witnesses::Witnesses;
 use mgp_tools::registrar::Registrations;
 use ractor::SpawnErr;
 use tokio::io::AsyncReadExt;
@@ -43,6 +45,7 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 
+use crate::cluster::CallsAtEnd;
 use crate::config::LogFormat;
 use crate::config::named_secrets::NamedSecrets;
 use crate::health::telemetry::logs::{JsonLines, ToldLines};
@@ -53,12 +56,15 @@ pub use options::{OpenDoors, OpenHttpDoor, UpOptions};
 use announce::Announced;
 use data_folder::StoredMcpl;
 use marks::Marks;
+use witnessed::FoundWitnesses;
 
 /// How long calls under way may take when their server is to stop.
 const DRAIN: Duration = Duration::from_secs(5);
 /// The same when the whole kernel is to end, and nobody said how long that may take: it ends within two
 /// seconds, whatever hangs.
 const LAST_CALLS: Duration = Duration::from_secs(1);
+/// How long the last answers may take to callers at other nodes once the servers have stopped: a way there and back.
+const LAST_ANSWERS: Duration = Duration::from_millis(500);
 /// The exit code of a server that could not be started in its sandbox.
 const NOT_STARTED: u8 = 126;
 /// How long the end of the kernel may take in all.
@@ -75,11 +81,18 @@ pub fn run(options: UpOptions) -> Result<(), String> {
     log_to_stderr(&options);
     let announced = Announced::hold(&options)?;
     data_folder::has_room(&options.data_dir)?;
-    let found = data_folder::missing(&options);
     let data_dir = &options.data_dir;
+    let mut found = data_folder::missing(&options);
+    let FoundWitnesses {
+        witnesses,
+        faults,
+        notes,
+    } = witnessed::open(data_dir)?;
+    found.extend(faults);
     RenewedKey::of(data_dir).take(
         &data_folder::grants_file(data_dir),
         &cluster::logs_folder(data_dir),
+        witnesses.witness(data_folder::GRANTS),
     )?;
     let mark = secrets::hex(&randomness::bytes::<16>());
     let marks = Marks::take(&options.data_dir, mark);
@@ -87,24 +100,25 @@ pub fn run(options: UpOptions) -> Result<(), String> {
     let audit = auditing::open(&options)?;
     let mut kept = StoredState {
         marks,
-        mcpl: data_folder::mcpl(&options.data_dir, &audit)?,
+        mcpl: data_folder::mcpl(&options.data_dir, &witnesses, &audit)?,
         audit,
         seal: secrets::seal_key(&options.data_dir)?,
         tasks: data_folder::tasks(&options.data_dir)?,
         roster: data_folder::roster(&options.data_dir)?,
-        books: data_folder::books(&options.data_dir)?,
+        books: data_folder::books(&options.data_dir, &witnesses)?,
         key: secrets::node_key(&options.data_dir)?,
-        registered: data_folder::registered(&options.data_dir)?,
+        registered: data_folder::registered(&options.data_dir, &witnesses)?,
         unaudited: Vec::new(),
         found,
+        witnesses,
     };
-    for found in &kept.found {
-        tracing::warn!("{found}");
-        kept.audit.tell(audit::state_damaged(found));
-    }
+    kept.report(&notes);
     if kept.audit.is_on() {
         let log = Folder::of(&options.data_dir);
         kept.unaudited = kept.books.unaudited(&log)?;
+    }
+    if let Some(shortened) = kept.books.shortened() {
+        return Err(shortened.to_string());
     }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(machine::threads())
@@ -180,9 +194,25 @@ struct StoredState {
     unaudited: Vec<Operation>,
     /// What was there before, and is missing: in words.
     found: Vec<String>,
+    witnesses: Witnesses,
 }
 
 impl StoredState {
+    /// Reports what is missing, and records what else was noted.
+    fn report(&mut self, notes: &[String]) {
+        let shortened = [self.registered.shortened(), self.mcpl.push.shortened()];
+        let shortened = shortened.into_iter().flatten().map(ToOwned::to_owned);
+        self.found.extend(shortened);
+        for found in &self.found {
+            tracing::error!("{found}");
+            self.audit.tell(audit::state_damaged(found));
+        }
+        for note in notes {
+            tracing::info!("{note}");
+            self.audit.tell(audit::state_accepted(note));
+        }
+    }
+
     fn troubles(&self) -> Troubles {
         let books = [self.books.trouble(), self.registered.trouble()];
         let files = [vec![self.audit.trouble()], books.into()].concat();
@@ -194,6 +224,11 @@ async fn live(mut options: UpOptions, kept: StoredState) -> Result<(), String> {
     let closing = CancellationToken::new();
     let mut doors = doors::bind(&mut options).await?;
     let (audit, marks) = (kept.audit.clone(), kept.marks.clone());
+    let witnesses = kept.witnesses.clone();
+    let settle = {
+        let data_dir = options.data_dir.clone();
+        move || witnessed::settle(&data_dir, &witnesses)
+    };
     let started = parts::start(&options, kept, &closing)
         .await
         .map_err(not_started)?;
@@ -217,21 +252,30 @@ async fn live(mut options: UpOptions, kept: StoredState) -> Result<(), String> {
         ),
         task::supervised("marks.sweep", marks.clone().look_again()),
     ];
+    settle();
     let ends_with_stdin = options.ends_with_stdin;
     (options.opened)(&open);
     stopped(&closing, ends_with_stdin).await;
     tracing::info!("stopping");
     started.connector.ends_within(LAST_CALLS);
     drop((watching, started.following));
+    started.node_door.close();
     let end = async {
         // Others hear that this node says nothing more while its servers stop.
         tokio::join!(
-            started.cluster.end(),
+            started.cluster.retire(),
             doors.close(started.tree.stop_servers())
         );
+        let answered = tokio::time::timeout(LAST_ANSWERS, started.node_door.drain()).await;
+        let calls = match answered {
+            Ok(true) => CallsAtEnd::Answered,
+            Ok(false) | Err(_) => CallsAtEnd::Open,
+        };
+        started.cluster.end(calls).await;
         doors.clear().await;
         started.telemetry.end().await;
         started.guard.bye();
+        settle();
         audit.close().await;
     };
     tokio::select! {

@@ -156,10 +156,17 @@ impl Operator {
             clients,
             index: self.covered(),
             actors: BTreeMap::from(alive.map(|(name, kind)| (name.to_owned(), kind.alive()))),
-            troubles: self.troubles.told(),
+            troubles: self.file_troubles(),
             uses: Some(look.kernel()),
             servers: self.reports(&look),
         })
+    }
+
+    /// What is wrong with the files of the data folder, those of the cluster's logs included.
+    fn file_troubles(&self) -> Vec<String> {
+        let view = self.cluster.replication.view();
+        let shortened = view.shortened.iter().map(ToString::to_string);
+        self.troubles.told().into_iter().chain(shortened).collect()
     }
 
     /// `mgp/kernel/stop`: answered before the kernel ends.

@@ -16,6 +16,7 @@ use mgp_protocol::ids::hex::digit;
 use mgp_runtime::randomness;
 use mgp_store::atomic_file;
 use mgp_store::trouble::explained;
+use mgp_store::witnesses::Witness;
 
 /// The file of the node's key, in the data folder.
 pub(crate) const NODE_KEY: &str = "node.key";
@@ -72,7 +73,7 @@ impl RenewedKey {
 
     /// At the start, before anything is read that the key has signed: this node's own grants, and the logs of
     /// its cluster.
-    pub(crate) fn take(&self, grants: &Path, logs: &Path) -> Result<(), String> {
+    pub(crate) fn take(&self, grants: &Path, logs: &Path, witness: Witness) -> Result<(), String> {
         if self.proposed.exists() {
             self.judge(logs)?;
         }
@@ -84,7 +85,7 @@ impl RenewedKey {
             let before = key_in(&self.own)?;
             let runtime = tokio::runtime::Builder::new_current_thread().build();
             let runtime = runtime.map_err(|e| format!("no runtime: {e}"))?;
-            let moved = runtime.block_on(Books::rekey(grants, &before, &next));
+            let moved = runtime.block_on(Books::rekey(grants, &before, &next, witness));
             moved.map_err(|e| e.to_string())?;
         }
         let taken = fs::rename(&self.next, &self.own);
@@ -151,7 +152,8 @@ mod tests {
         /// What a start does. The key after it opens the grants.
         fn start(&self) -> NodeKey {
             let logs = self.0.path().join("cluster").join("logs");
-            self.renewed().take(&self.grants(), &logs).unwrap();
+            let witness = Witness::default();
+            self.renewed().take(&self.grants(), &logs, witness).unwrap();
             let key = key_in(&self.0.path().join(NODE_KEY)).unwrap();
             drop(Books::open(&self.grants(), key.clone()).unwrap());
             key

@@ -1,6 +1,9 @@
 //! Every method agents may call: who may, and who answers it. What servers may send stands in the other
 //! table, [`mgp_servers::link::FROM_SERVERS`].
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -165,8 +168,13 @@ fn of_operator(method: &str) -> Option<Route> {
         "mgp/kernel/nodes/admission" => operator(operate!(admission())),
         "mgp/kernel/nodes/approve" => operator(operate!(approve_node)),
         "mgp/kernel/nodes/refuse" => operator(operate!(refuse_node)),
+        "mgp/kernel/nodes/impact" => operator(operate!(revoke_impact)),
         "mgp/kernel/nodes/revoke" => operator(operate!(revoke_node)),
         "mgp/kernel/nodes/rename" => operator(operate!(rename_node)),
+        "mgp/kernel/nodes/promote" => operator(operate!(promote_node)),
+        "mgp/kernel/nodes/demote" => operator(operate!(demote_node)),
+        "mgp/kernel/nodes/drain" => operator(operate!(drain_node)),
+        "mgp/kernel/nodes/forget" => operator(operate!(forget_nodes)),
         "mgp/kernel/nodes/leave" => operator(operate!(leave_cluster)),
         "mgp/kernel/nodes/rekey" => operator(operate!(rekey_node)),
         "mgp/kernel/nodes/recover" => operator(operate!(recover_cluster)),
@@ -197,7 +205,7 @@ fn of_operator(method: &str) -> Option<Route> {
         "mgp/agents/remove" => operator(operate!(remove_agent)),
         "mgp/agents/token" => operator(operate!(agent_token)),
         "mgp/names/read" => operator(|t, r| ready(t.operator.read_names(&r))),
-        "mgp/names/list" => operator(|t, _| ready(t.operator.list_names())),
+        "mgp/names/list" => operator(operate!(list_names)),
         "mgp/index/search" => operator(operate!(search)),
         "mgp/servers/list" => operator(operate!(list())),
         "mgp/servers/start" => operator(operate!(start)),
@@ -457,6 +465,10 @@ impl Routes for Routing {
         access::knows(&self.calls, view, who)
     }
 
+    fn lapse(&self) -> Option<String> {
+        access::lapse(&self.calls)
+    }
+
     fn still(&self, caller: &Caller, method: &str, params: &str) -> Result<(), Refusal> {
         let route = from_agents(method, caller.version.era());
         match route.and_then(|route| route.still) {
@@ -517,43 +529,4 @@ fn complete(result: &[u8]) -> Bytes {
 
 fn ready(outcome: Outcome) -> Answering {
     Box::pin(std::future::ready(outcome))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_method_is_there_for_the_clients_that_know_it() {
-        let known =
-            |method| [Era::Legacy, Era::Modern].map(|era| from_agents(method, era).is_some());
-        assert_eq!(known("tools/call"), [true, true]);
-        assert_eq!(known("ping"), [true, false]);
-        assert_eq!(known("tasks/update"), [false, true]);
-        assert_eq!(known("mgp/kernel/status"), [true, true]);
-        assert_eq!(known("mgp/kernel"), [false, false]);
-    }
-
-    /// A call that waited is looked at again where one that is new is looked at, too.
-    #[test]
-    fn what_names_something_of_a_server_is_asked_again_after_it_waited() {
-        let again = |method| from_agents(method, Era::Modern).is_some_and(|r| r.still.is_some());
-        for method in ["tools/call", "prompts/get", "resources/read"] {
-            assert!(again(method), "{method}");
-        }
-    }
-
-    #[test]
-    fn every_tool_of_the_operators_stands_for_a_method() {
-        for method in operator::tools::METHODS {
-            let route = from_agents(method, Era::Modern).expect(method);
-            assert!(
-                matches!(
-                    route.who,
-                    RouteAudience::Operator | RouteAudience::Agreed(_)
-                ),
-                "{method}"
-            );
-        }
-    }
 }

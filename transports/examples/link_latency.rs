@@ -98,6 +98,7 @@ async fn call(link: &NodeLink, params: Bytes) -> Result<(), Failure> {
         trace: "4bf92f3577b34da6a3ce929d0e0e4736".to_owned(),
         assertion: Some(AssertionId([2; 16])),
         signed: None,
+        has_session: false,
         hops: 1,
         left_ms: 0,
     };
@@ -105,9 +106,10 @@ async fn call(link: &NodeLink, params: Bytes) -> Result<(), Failure> {
     let (mut input, _output) = link.call(header, params, until).await?;
     match input.next().await? {
         CallFrame::Result(_) => Ok(()),
-        CallFrame::Relayed(_) | CallFrame::Error(_) | CallFrame::Refused(_) => {
-            Err("something else in the place of a result".into())
-        }
+        CallFrame::Relayed(_)
+        | CallFrame::Error(_)
+        | CallFrame::Refused(_)
+        | CallFrame::OwnerRefusal(_) => Err("something else in the place of a result".into()),
     }
 }
 
@@ -162,6 +164,7 @@ fn node(n: u8) -> Result<(LinkEndpoint, Acceptor), Failure> {
         identity: NodeIdentity::new(Arc::new(Key(pair, public)))?,
         greeting: Arc::new(move || hello.clone()),
         memory: Credit::new(1 << 30),
+        relay: false,
     };
     Ok(LinkEndpoint::new(UdpSocket::bind("127.0.0.1:0")?, config)?)
 }

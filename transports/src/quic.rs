@@ -40,6 +40,7 @@ pub use limits::{
     LISTENS, PAIRINGS, SYNCS,
 };
 pub use link::{CallNotBegun, LinkGone, NewLink, NodeLink, PacketLoss};
+pub use packets::relay::RelayedPair;
 pub use packets::{PacketFate, PacketInput};
 pub use pairing::{PairingLink, PairingOpen};
 pub use streams::{CallFrame, CallInput, CallOutput, SyncStream};

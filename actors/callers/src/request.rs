@@ -106,6 +106,11 @@ pub trait Routes: Send + Sync + std::fmt::Debug + 'static {
     /// True when the view names a server that exists, as far as this caller may know.
     fn knows(&self, view: &CatalogView, who: &Principal) -> bool;
 
+    /// Why what agents of other nodes are granted is closed to all of them at present.
+    fn lapse(&self) -> Option<String> {
+        None
+    }
+
     /// Repeats the checks of a call that waited for its client.
     ///
     /// # Errors

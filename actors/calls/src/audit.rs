@@ -111,7 +111,7 @@ impl CallFacts {
     }
 
     /// The tool that was called: where the call went last, or the one that stands alone.
-    fn called(&self) -> Option<Arc<CatalogTool>> {
+    pub(crate) fn called(&self) -> Option<Arc<CatalogTool>> {
         match self.place.get() {
             Some(place) => {
                 let place = place.lock().unwrap_or_else(PoisonError::into_inner);
@@ -511,8 +511,14 @@ fn cause(denial: &Denial) -> Option<EventType> {
 fn why(refusal: &Refusal) -> Map<String, Value> {
     let mut why = Map::new();
     let mut add = |name: &str, value: Value| drop(why.insert(name.into(), value));
-    if let Refusal::Peer(error) = refusal {
-        let code = member(error.get(), "code").and_then(|code| code.parse::<i64>().ok());
+    if let Refusal::Owner(owner) = refusal {
+        // Its words may repeat arguments.
+        let by = format!("the node of the server {}", owner.cause.as_words());
+        add("reason", by.into());
+    }
+    if refusal.is_answer() {
+        let error = refusal.relayed_error().unwrap_or_default();
+        let code = member(error, "code").and_then(|code| code.parse::<i64>().ok());
         add("error_code", code.into());
     } else if let Refusal::BadArguments { path, keyword, .. }
     | Refusal::BadResult { path, keyword, .. } = refusal

@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use mgp_cluster::replication::{ProposedChanges, ReplicationHandle};
+use mgp_engine::clock::MonotonicTime;
+use mgp_engine::replication::replica::{AllowEnd, Confirmation};
 use mgp_protocol::ids::NodeId;
-use mgp_protocol::mgp::kernel::nodes::Confirmations;
+use mgp_protocol::mgp::kernel::nodes::{Confirmations, RevokeBound};
 use mgp_protocol::refusal::Refusal;
 
 /// Long enough for every node in reach (1 s, FEDERATION); whoever is not is told of.
@@ -27,18 +29,73 @@ pub async fn confirmations(
     let all = heard.wait_for(|heard| heard.missing.is_empty());
     let _ = tokio::time::timeout(PATIENCE, all).await;
     let (now, heard) = (replication.now(), heard.borrow().clone());
-    let lease = replication.view().lease;
-    let lapses = heard.missing.iter().map(|(_, ends)| match ends {
-        Some(ends) => ends.since(now).min(lease),
-        None => lease,
+    let after = now.since(proposed.at);
+    Ok(Some(answer(&heard, now, after, name)))
+}
+
+/// The bounds in whole seconds, no shorter than they are.
+fn answer(
+    heard: &Confirmation,
+    now: MonotonicTime,
+    after: Duration,
+    name: impl Fn(NodeId) -> String,
+) -> Confirmations {
+    let bounds = heard.missing.iter().map(|(node, end)| RevokeBound {
+        node: name(*node),
+        secs: match end {
+            AllowEnd::By(end) => Some(end.since(now).as_secs_f64().ceil() as u64),
+            AllowEnd::UnknownLease | AllowEnd::Unbounded => None,
+        },
+        lease_unknown: *end == AllowEnd::UnknownLease,
     });
-    let lapses = lapses.max().unwrap_or_default();
-    let ms = now.since(proposed.at).as_millis();
-    Ok(Some(Confirmations {
+    let bounds: Vec<RevokeBound> = bounds.collect();
+    let all_secs: Option<Vec<u64>> = bounds.iter().map(|bound| bound.secs).collect();
+    Confirmations {
         nodes: heard.by as u64,
         of: heard.of as u64,
-        after_ms: u64::try_from(ms).unwrap_or(u64::MAX),
-        missing: heard.missing.iter().map(|(node, _)| name(*node)).collect(),
-        lapses_secs: lapses.as_secs_f64().ceil() as u64,
-    }))
+        after_ms: u64::try_from(after.as_millis()).unwrap_or(u64::MAX),
+        missing: bounds.iter().map(|bound| bound.node.clone()).collect(),
+        lapses_secs: all_secs.map(|secs| secs.into_iter().max().unwrap_or_default()),
+        bounds,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answered(missing: &[AllowEnd]) -> Confirmations {
+        let nodes = (1..).map(|n| NodeId([n; 32]));
+        let heard = Confirmation {
+            by: 1,
+            of: 1 + missing.len(),
+            missing: nodes.zip(missing.iter().copied()).collect(),
+        };
+        let now = MonotonicTime::new(Duration::from_secs(100));
+        answer(&heard, now, Duration::from_millis(5), |node| node.short())
+    }
+
+    fn by(millis: u64) -> AllowEnd {
+        AllowEnd::By(MonotonicTime::new(Duration::from_millis(millis)))
+    }
+
+    /// FED-038: the longest that applies, and no number where one of them has no end.
+    #[test]
+    fn an_answer_names_a_bound_only_where_every_node_has_one() {
+        assert_eq!(answered(&[]).lapses_secs, Some(0));
+        let bounded = answered(&[by(129_001), by(184_000), by(99_000)]);
+        assert_eq!(bounded.lapses_secs, Some(84));
+        let secs: Vec<_> = bounded.bounds.iter().map(|bound| bound.secs).collect();
+        assert_eq!(secs, [Some(30), Some(84), Some(0)]);
+        for unbounded in [AllowEnd::Unbounded, AllowEnd::UnknownLease] {
+            let answer = answered(&[by(129_000), unbounded]);
+            assert_eq!(answer.lapses_secs, None);
+            assert_eq!((answer.nodes, answer.missing.len()), (1, 2));
+            let [first, second] = &answer.bounds[..] else {
+                panic!("{answer:?}");
+            };
+            assert_eq!((first.secs, second.secs), (Some(29), None));
+            assert_eq!(second.lease_unknown, unbounded == AllowEnd::UnknownLease);
+        }
+    }
 }

@@ -38,10 +38,11 @@ impl CutResults {
     }
 }
 
-/// The result as its caller reads it: as it came, where it is no longer than the operator wants.
+/// The result as its caller reads it: as it came, where it is no longer than the operator wants. Results for other
+/// nodes are whole: who reads there can read on there alone.
 pub(crate) fn fitting(cx: &Context, caller: &Caller, tool: &CatalogTool, result: Bytes) -> Bytes {
     let most = tool.requirements.rules().result_max;
-    if most == 0 || result.len() <= most {
+    if most == 0 || result.len() <= most || caller.agent.is_foreign() {
         return result;
     }
     let text = std::str::from_utf8(&result).ok();

@@ -1,14 +1,14 @@
 //! Collects the names of agents, servers and tools from where they are kept, for the engine's
 //! [`KnownNames`] to read what somebody wrote.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
 use mgp_engine::cluster::node_names::NodeNames;
-use mgp_engine::doors::known_names::{KnownNames, Meant, NotRead};
+use mgp_engine::doors::known_names::{KnownNames, Meant, NodeAbsence, NotRead};
 use mgp_protocol::federation::hello::NodeName;
-use mgp_protocol::ids::AgentId;
+use mgp_protocol::ids::{AgentId, NodeId};
 use mgp_protocol::refusal::Refusal;
 
 use mgp_callers::directory::Directory;
@@ -33,20 +33,39 @@ pub struct NameSources {
     pub nodes: NodeNaming,
 }
 
-/// Tells what nodes are called at the moment: the others, and this one where it is in a cluster.
+/// The nodes of the cluster at the moment.
+#[derive(Clone, Debug, Default)]
+pub struct ClusterNames {
+    /// What the others are called.
+    pub others: NodeNames,
+    /// What this one is called, where it is in a cluster.
+    pub here: Option<NodeName>,
+    /// Those that are away.
+    pub away: BTreeMap<NodeId, NodeAbsence>,
+}
+
+/// Tells what nodes are called at the moment.
 #[derive(Clone)]
-pub struct NodeNaming(Arc<dyn Fn() -> (NodeNames, Option<NodeName>) + Send + Sync>);
+pub struct NodeNaming(Arc<dyn Fn() -> ClusterNames + Send + Sync>);
 
 impl NodeNaming {
     /// Asks `now` each time.
-    pub fn new(now: impl Fn() -> (NodeNames, Option<NodeName>) + Send + Sync + 'static) -> Self {
+    pub fn new(now: impl Fn() -> ClusterNames + Send + Sync + 'static) -> Self {
         Self(Arc::new(now))
     }
 
     /// What the other nodes are called.
     #[must_use]
     pub fn others(&self) -> NodeNames {
-        (self.0)().0
+        (self.0)().others
+    }
+
+    /// What another node is called; enough of its id where it has no name here.
+    #[must_use]
+    pub fn name(&self, node: NodeId) -> String {
+        let others = self.others();
+        let name = others.of(node).map(ToString::to_string);
+        name.unwrap_or_else(|| node.short())
     }
 }
 
@@ -84,10 +103,11 @@ impl NameSources {
             });
             (id.clone(), tools)
         });
-        let (nodes, here) = (self.nodes.0)();
+        let ClusterNames { others, here, away } = (self.nodes.0)();
         KnownNames {
-            nodes,
+            nodes: others,
             here,
+            away,
             agents: agents.chain(self.configured.iter().cloned()).collect(),
             servers: listed.collect(),
         }

@@ -37,7 +37,7 @@ pub mod mgp {
     pub mod calls;
     pub mod discovery;
     pub mod events;
-    pub(crate) mod kernel_tool;
+    pub mod kernel_tool;
     pub mod recorder;
     pub mod stream;
     pub mod tools;

@@ -46,6 +46,11 @@ impl CallerHomes {
         }
     }
 
+    /// True for a call that brings again what a server gave it with a question.
+    pub(crate) fn is_continuation(params: &str) -> bool {
+        may_mention(params.as_bytes(), STATE) && member(params, STATE).is_some()
+    }
+
     /// The place that asked what this call answers: no other one understands it.
     pub(crate) fn asked(&self, agent: &AgentId, params: &str) -> Option<ServerId> {
         let state = routes::round(member(params, STATE)?);

@@ -15,6 +15,7 @@ use mgp_engine::cluster::seen_nodes::SeenNode;
 use mgp_protocol::ids::NodeId;
 use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::mailbox::{AskError, Mailbox, Queued, Reply};
+use mgp_store::witnesses::Witness;
 use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, SpawnErr};
 
 use self::state::LanState;
@@ -52,6 +53,8 @@ pub struct LanStart {
     pub here: NodeId,
     /// The kernel's data folder, which remembers whether it is on.
     pub folder: PathBuf,
+    /// The witness of the file that says so.
+    pub witness: Witness,
     /// Told of addresses that are worth a try.
     pub found: EventSink<(NodeId, SocketAddr)>,
 }

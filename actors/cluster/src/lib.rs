@@ -4,6 +4,7 @@
 //! [`links::InboundNodeCall`]; how a server of another node is reached is [`links::LinkTable`] and
 //! [`tool_index::HeldTools`], both published, so that a call asks no actor.
 
+pub mod agent_turns;
 pub mod lan;
 pub mod links;
 pub mod pairing;

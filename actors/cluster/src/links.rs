@@ -29,12 +29,13 @@ use std::time::Duration;
 use mgp_engine::cluster::clock_offset::MeasuredClock;
 use mgp_engine::node_key::{NodeKey, PublicKey};
 use mgp_protocol::federation::control::Control;
+use mgp_protocol::federation::ends::LinkClose;
 use mgp_protocol::federation::hello::{LifeId, NodeName, ToldRole};
 use mgp_protocol::ids::NodeId;
 use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::mailbox::{AskError, Mailbox, Queued, Reply};
 use mgp_sync::{Credit, Snapshot};
-use mgp_transports::quic::{LinkEndpoint, LinkGone, PairingLink, SyncStream};
+use mgp_transports::quic::{LinkEndpoint, LinkGone, PairingLink, RelayedPair, SyncStream};
 use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, SpawnErr};
 
 use self::dialing::Dialed;
@@ -43,6 +44,7 @@ use self::live::{AcceptedLink, HeardOnLink};
 use self::parts::LinksParts;
 use self::state::LinksState;
 
+pub use self::failures::LinkRefusal;
 pub use self::socket::OpenFailed;
 pub use self::status::{LinkStatus, LinkedStatus};
 pub use self::table::{InboundNodeCall, LinkTable, PeerLink};
@@ -66,6 +68,8 @@ pub struct LinksStart {
     pub memory: Arc<Credit>,
     /// Its waits.
     pub times: LinkTimes,
+    /// Whether packets are passed on between nodes that have no link to each other.
+    pub relay: bool,
 }
 
 /// The waits of links.
@@ -164,8 +168,8 @@ impl LinksHandle {
     ///
     /// # Errors
     /// The actor is not reachable.
-    pub async fn close(&self) -> Result<(), AskError> {
-        self.mailbox.ask(LinksMsg::Close).await
+    pub async fn close(&self, why: LinkClose) -> Result<(), AskError> {
+        self.mailbox.ask(|reply| LinksMsg::Close(why, reply)).await
     }
 
     /// Where it listens.
@@ -215,10 +219,23 @@ impl LinksHandle {
         self.parts.table.load().links.get(&node).cloned()
     }
 
+    /// The links there are.
+    #[must_use]
+    pub fn table(&self) -> Arc<LinkTable> {
+        self.parts.table.load()
+    }
+
     /// The nodes with a link.
     #[must_use]
     pub fn linked(&self) -> Vec<NodeId> {
         self.parts.table.load().links.keys().copied().collect()
+    }
+
+    /// What this node passes on for others at present.
+    #[must_use]
+    pub fn relayed_pairs(&self) -> Vec<RelayedPair> {
+        let endpoint = self.endpoint();
+        endpoint.map_or_else(Vec::new, |endpoint| endpoint.relayed_pairs())
     }
 
     /// What the node says of itself on links that begin from now on.
@@ -258,7 +275,7 @@ pub enum LinksMsg {
     /// Open the socket.
     Open(SocketAddr, Reply<Result<SocketAddr, OpenFailed>>),
     /// Close it.
-    Close(Reply<()>),
+    Close(LinkClose, Reply<()>),
     /// Who may have links.
     Pin(LinkPins, Reply<()>),
     /// A hint.
@@ -340,8 +357,8 @@ impl Actor for LinksActor {
     ) -> Result<(), ActorProcessingErr> {
         match queued.open() {
             LinksMsg::Open(listen, reply) => reply.send(state.open(listen).await),
-            LinksMsg::Close(reply) => {
-                state.close().await;
+            LinksMsg::Close(why, reply) => {
+                state.close(why).await;
                 reply.send(());
             }
             LinksMsg::Pin(pins, reply) => {

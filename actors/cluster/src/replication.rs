@@ -43,12 +43,13 @@ use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::mailbox::{Mailbox, Queued, Reply};
 use mgp_runtime::task;
 use mgp_store::audit::AuditHandle;
+use mgp_store::witnesses::Witness;
 use mgp_sync::snapshot::Snapshot;
 use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef};
 use tokio::sync::watch;
 
 pub use self::carry::{BringTurn, NotCarried, bring, take};
-pub use self::disk::{UnusableLogs, has_rekeyed};
+pub use self::disk::{UnusableLogs, examine, has_rekeyed};
 pub use self::handle::ReplicationHandle;
 pub use self::recovery_key::RecoveryKey;
 pub use self::state::ReplicationState;
@@ -69,6 +70,8 @@ pub struct ReplicationStart {
     pub clock: fn() -> MonotonicTime,
     /// Where it publishes what it knows of the cluster.
     pub view: Arc<Snapshot<ClusterView>>,
+    /// The witness of the logs.
+    pub witness: Witness,
     /// Access control of this node's servers.
     pub access: AccessHandle,
     /// What it wants done by links.
@@ -249,10 +252,11 @@ impl ReplicationActor {
     pub async fn start(
         start: ReplicationStart,
     ) -> Result<(ReplicationHandle, ActorCell), UnusableLogs> {
-        let folder = start.folder.clone();
-        let read = task::blocking("replication.read", move || disk::open_existing(&folder)).await;
+        let (folder, witness) = (start.folder.clone(), start.witness.clone());
+        let read = move || disk::open_existing(&folder, &witness);
+        let read = task::blocking("replication.read", read).await;
         let found = read.map_err(|error| UnusableLogs::NotStarted(error.to_string()))??;
-        if let Some(found) = &found {
+        if let Some(found) = &found.opened {
             found.mend(&start.audit).await?;
         }
         let (view, clock) = (start.view.clone(), start.clock);
@@ -267,7 +271,7 @@ impl ReplicationActor {
 impl Actor for ReplicationActor {
     type Msg = Queued<ReplicationMsg>;
     type State = ReplicationState;
-    type Arguments = (ReplicationStart, Option<disk::OpenedLogs>);
+    type Arguments = (ReplicationStart, disk::FoundLogs);
 
     async fn pre_start(
         &self,

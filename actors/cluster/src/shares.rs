@@ -20,6 +20,7 @@ use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::mailbox::{AskError, Mailbox, Queued, Reply};
 use mgp_runtime::{randomness, task};
 use mgp_store::audit::{AuditHandle, NotWritten, event};
+use mgp_store::witnesses::Witness;
 use mgp_sync::Snapshot;
 use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, SpawnErr};
 use serde_json::json;
@@ -31,6 +32,8 @@ pub use self::shares_file::UnusableShares;
 pub struct SharesStart {
     /// The file; made when something is shared for the first time.
     pub file: PathBuf,
+    /// Its witness.
+    pub witness: Witness,
     /// Told the rules whenever they have changed.
     pub changed: EventSink<Arc<Shares>>,
     /// The audit log.
@@ -252,6 +255,7 @@ impl SharesActor {
             }
             return Err(NotShared::NotKept(why));
         }
+        self.start.witness.settle_presence();
         let shares = Arc::new(shares);
         self.shared.store(Arc::clone(&shares));
         self.start.changed.send(shares);

@@ -37,7 +37,7 @@ use mgp_sync::Snapshot;
 use mgp_transports::quic::SyncStream;
 use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, SpawnErr};
 
-pub use self::held_tools::{HeldServer, HeldTool, HeldTools};
+pub use self::held_tools::{HeldServer, HeldTool, HeldTools, HiddenNode};
 pub use self::node_handles::{NamedNodes, UnusableNames};
 pub use self::status::IndexedNode;
 use crate::links::{HeardTurn, PeerLink};

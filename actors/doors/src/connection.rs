@@ -331,6 +331,7 @@ impl Inbound {
             let arrival = Arrival {
                 agent: self.agent.id().clone(),
                 operator: self.agent.is_operator(),
+                session: CallerSession::Stateless,
                 view: self.view.get().cloned().unwrap_or(CatalogView::All),
                 id: id.clone(),
                 method: method.into(),

@@ -20,7 +20,7 @@ use bytestring::ByteString;
 use mgp_callers::directory::Directory;
 use mgp_callers::exchange::forwarded::ForwardedHeaders;
 use mgp_callers::exchange::rounds::Outlet;
-use mgp_callers::request::{Outcome, principal};
+use mgp_callers::request::{CallerSession, Outcome, principal};
 use mgp_engine::tools::catalog::CatalogView;
 use mgp_protocol::era::{Stamp, to_modern_params};
 use mgp_protocol::ids::AgentId;
@@ -140,6 +140,7 @@ impl Lite {
         let arrival = Arrival {
             agent: who.agent.clone(),
             operator: false,
+            session: CallerSession::Stateless,
             view: who.view.clone(),
             // Nobody can name the request: what belongs to it goes with it.
             id: RequestId::from(self.stateless.suspended.number()),

@@ -18,7 +18,7 @@ use mgp_protocol::mcp::meta::{CLIENT_CAPABILITIES, LOG_LEVEL, PROTOCOL_VERSION};
 use mgp_protocol::mcp::request_headers::{self, RequestHeaders};
 use mgp_protocol::mcp::{self, ClientCapabilities};
 use mgp_protocol::mgp::negotiation::Negotiated;
-use mgp_protocol::refusal::Refusal;
+use mgp_protocol::refusal::{CallOutcome, Refusal, UnansweredCall};
 use mgp_protocol::splice::mention::may_mention;
 use mgp_protocol::splice::{member, quoted};
 use serde::Deserialize;
@@ -59,6 +59,8 @@ pub struct Arrival {
     pub agent: AgentId,
     /// Received over the owner-only socket.
     pub operator: bool,
+    /// Whether the client makes each request alone, or another node makes it for one that has a session there.
+    pub session: CallerSession,
     /// The servers it sees.
     pub view: CatalogView,
     /// The client's request id.
@@ -125,7 +127,7 @@ impl Stateless {
             capabilities: stated.capabilities,
             mgp: stated.mgp,
             mcpl: None,
-            session: CallerSession::Stateless,
+            session: arrival.session,
             activity,
         });
         let round = CallRound {
@@ -298,12 +300,24 @@ impl RunningCall {
             FirstOutcome::Answered(Err(Refusal::Cancelled))
                 if let Some(missing) = exchange.lacking() =>
             {
-                Err(Refusal::MissingCapability {
+                Err(self.interrupted(Refusal::MissingCapability {
                     required: missing.to_owned(),
-                })
+                }))
             }
             FirstOutcome::Answered(outcome) => outcome,
             FirstOutcome::Asked | FirstOutcome::Long(_) => self.suspend(rounds),
+        }
+    }
+
+    /// Why the kernel ends a call in which the server asked something: the call was made by then.
+    fn interrupted(&self, why: Refusal) -> Refusal {
+        match &*self.method {
+            "tools/call" => Refusal::Unanswered(Box::new(UnansweredCall {
+                why,
+                outcome: CallOutcome::Unknown,
+                call_id: self.trace.id.as_str().into(),
+            })),
+            _ => why,
         }
     }
 
@@ -381,7 +395,7 @@ impl RunningCall {
             suspended.suspend(call, background, self.caller.clone(), self.params.clone())
         {
             self.exchange.cancel();
-            return Err(full);
+            return Err(self.interrupted(full));
         }
         Ok(format!(
             r#"{{"resultType":"input_required","inputRequests":{questions},"requestState":{}}}"#,

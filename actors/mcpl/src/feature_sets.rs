@@ -20,7 +20,7 @@ use mgp_runtime::time::moment;
 use mgp_runtime::{randomness, task};
 use mgp_servers::link::Link;
 use mgp_store::audit::{AuditHandle, NotWritten, event};
-use mgp_store::{atomic_file, trouble::explained};
+use mgp_store::{atomic_file, trouble::explained, witnesses::Witness};
 use mgp_sync::snapshot::Snapshot;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -41,6 +41,7 @@ pub struct SetKeeper {
     /// Held while switches are written, so that one change follows another.
     writing: tokio::sync::Mutex<()>,
     file: PathBuf,
+    witness: Witness,
     audit: AuditHandle,
 }
 
@@ -91,7 +92,7 @@ impl SetKeeper {
     ///
     /// # Errors
     /// A file that cannot be read, in words: nobody knows what was switched off.
-    pub fn open(file: PathBuf, audit: AuditHandle) -> Result<Self, String> {
+    pub fn open(file: PathBuf, witness: Witness, audit: AuditHandle) -> Result<Self, String> {
         let switches = match std::fs::read_to_string(&file) {
             Ok(text) => switches(&text).map_err(|why| {
                 format!(
@@ -112,6 +113,7 @@ impl SetKeeper {
             }),
             writing: tokio::sync::Mutex::default(),
             file,
+            witness,
             audit,
         })
     }
@@ -287,7 +289,7 @@ impl SetKeeper {
         let (file, text) = (self.file.clone(), written(&switches));
         let wrote = task::blocking("mcpl.switch", move || write(&file, &text)).await;
         match wrote {
-            Ok(Ok(())) => {}
+            Ok(Ok(())) => self.witness.settle_presence(),
             Ok(Err(why)) => return Err(NotSwitched::Disk(why)),
             Err(broken) => return Err(NotSwitched::Disk(broken.to_string())),
         }

@@ -30,6 +30,7 @@ use mgp_runtime::time::{moment, unix_ms};
 use mgp_servers::link::McplAnswer;
 use mgp_servers::server::ServerTable;
 use mgp_store::journal::{Journal, NotAppended, UnusableJournal};
+use mgp_store::witnesses::Witness;
 use mgp_tools::events::{EventsHandle, PushChannel};
 
 use self::delivery::Delivered;
@@ -39,7 +40,7 @@ use crate::hooks::PassId;
 use crate::host::{FromMcplServer, HostEvent, McplHost, McplNoun};
 
 /// The journal in the data folder.
-const JOURNAL: &str = "mcpl-push.journal";
+pub const JOURNAL: &str = "mcpl-push.journal";
 /// What the journal is called in its own header.
 const KIND: &str = "mgp mcpl push events";
 
@@ -69,6 +70,7 @@ pub struct PushHandle(Arc<SharedPush>);
 pub struct KeptPushes {
     memory: PushMemory,
     journal: Journal,
+    shortened: Option<String>,
 }
 
 /// What push events are handed to.
@@ -117,8 +119,13 @@ impl KeptPushes {
     ///
     /// # Errors
     /// [`UnusableJournal`], in words for who starts the kernel.
-    pub fn open(data_dir: &Path) -> Result<Self, UnusableJournal> {
-        let opened = Journal::open(&data_dir.join(JOURNAL), KIND)?;
+    pub fn open(data_dir: &Path, witness: Witness) -> Result<Self, UnusableJournal> {
+        let opened = Journal::open_witnessed(&data_dir.join(JOURNAL), KIND, witness)?;
+        let shortened = opened.shortened.map(|shortened| {
+            format!(
+                "{shortened}: push events that were answered may be handed on once more; put a copy of the file back and start the kernel again, or run `mgp down`, then `mgp accept {JOURNAL}`"
+            )
+        });
         if let Some(cut) = opened.cut {
             tracing::warn!("{cut}");
         }
@@ -132,7 +139,23 @@ impl KeptPushes {
         Ok(Self {
             memory,
             journal: opened.journal,
+            shortened,
         })
+    }
+
+    /// What is lost of them, and what to do: in words.
+    #[must_use]
+    pub fn shortened(&self) -> Option<&str> {
+        self.shortened.as_deref()
+    }
+
+    /// Compares the memory with its witness while no kernel has it open, and changes neither; blocks.
+    ///
+    /// # Errors
+    /// [`UnusableJournal`].
+    pub fn compare(data_dir: &Path, witness: &Witness) -> Result<Option<String>, UnusableJournal> {
+        let shortened = Journal::compare(&data_dir.join(JOURNAL), KIND, witness)?;
+        Ok(shortened.map(|it| it.to_string()))
     }
 }
 

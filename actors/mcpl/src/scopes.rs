@@ -13,7 +13,7 @@ use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_protocol::mgp::approvals::Subject;
 use mgp_runtime::task;
 use mgp_runtime::time::unix_ms;
-use mgp_store::{atomic_file, trouble::explained};
+use mgp_store::{atomic_file, trouble::explained, witnesses::Witness};
 
 /// The answer that approves for good.
 const ALWAYS: &str = "always";
@@ -91,18 +91,25 @@ pub struct ScopeKeeper {
     asked: Mutex<HashMap<ApprovedScope, OneQuestion>>,
     writing: tokio::sync::Mutex<()>,
     file: PathBuf,
+    witness: Witness,
     approvals: ApprovalsHandle,
 }
 
 impl ScopeKeeper {
     /// With what was approved for good before ([`load`]), which is kept in `file`.
     #[must_use]
-    pub fn new(lasting: Vec<ApprovedScope>, file: PathBuf, approvals: ApprovalsHandle) -> Self {
+    pub fn new(
+        lasting: Vec<ApprovedScope>,
+        file: PathBuf,
+        witness: Witness,
+        approvals: ApprovalsHandle,
+    ) -> Self {
         Self {
             approved: Mutex::new(ApprovedScopes::new(lasting)),
             asked: Mutex::default(),
             writing: tokio::sync::Mutex::default(),
             file,
+            witness,
             approvals,
         }
     }
@@ -222,7 +229,11 @@ impl ScopeKeeper {
             }
             atomic_file::write(&file, text.as_bytes()).map_err(|error| explained(&file, &error))
         });
-        wrote.await.unwrap_or_else(|broken| Err(broken.to_string()))
+        wrote
+            .await
+            .unwrap_or_else(|broken| Err(broken.to_string()))?;
+        self.witness.settle_presence();
+        Ok(())
     }
 
     fn question(&self, scope: &ApprovedScope) -> OneQuestion {

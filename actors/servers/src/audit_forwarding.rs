@@ -7,7 +7,6 @@ use mgp_protocol::dialect::Era;
 use mgp_protocol::mcp::{Method, Ping};
 use mgp_protocol::mgp::Audit;
 use mgp_protocol::mgp::negotiation::Features;
-use mgp_protocol::refusal::Refusal;
 
 use crate::link::Link;
 use mgp_runtime::task;
@@ -66,5 +65,5 @@ async fn has_read(link: &Arc<Link>) -> bool {
                 .await
         }
     };
-    matches!(answer, Ok(_) | Err(Refusal::Peer(_)))
+    answer.map_or_else(|refusal| refusal.is_answer(), |_| true)
 }

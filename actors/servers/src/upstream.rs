@@ -24,12 +24,16 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use mgp_engine::callers::request_ids::WireId;
+use mgp_engine::calls::outcome::after_dispatch;
 use mgp_engine::calls::telemetry::refusal_reasons::RefusalReason;
-use mgp_protocol::dialect::Era;
+use mgp_protocol::dialect::{Era, Version};
+use mgp_protocol::era;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp::meta::progress_token;
 use mgp_protocol::refusal::Refusal;
-use mgp_protocol::splice::Splice;
+use mgp_protocol::refusal::owner_refusal::OwnerAnswer;
+use mgp_protocol::splice::mention::may_mention;
+use mgp_protocol::splice::{Splice, member};
 use serde_json::value::RawValue;
 
 use self::outgoing::frame;
@@ -67,7 +71,12 @@ impl<'a> Upstream<'a> {
     pub async fn send(&self, request: &Request, outgoing: Outgoing<'_>) -> Outcome {
         let mut first = true;
         loop {
-            let link = self.link(request).await?;
+            let link = match self.link(request).await {
+                Err(refusal) if is_continuation(request, outgoing) => {
+                    return Err(after_dispatch(refusal, &self.id));
+                }
+                link => link?,
+            };
             let caller = request.caller.version.era();
             let as_task = outgoing.tool.is_some_and(|tool| only_as_task(&link, tool));
             if !as_task {
@@ -85,6 +94,9 @@ impl<'a> Upstream<'a> {
             };
             match outcome {
                 Err(refusal) if first && is_untaken(&refusal) => first = false,
+                Err(refusal) if is_continuation(request, outgoing) => {
+                    return Err(after_dispatch(refusal, &self.id));
+                }
                 outcome => {
                     link.learn_task(&outcome);
                     return outcome;
@@ -117,6 +129,14 @@ impl<'a> Upstream<'a> {
         let link = self.servers.load().get(&self.id)?.leaving()?;
         link.has_task(own).then_some(link)
     }
+}
+
+/// True for a later round of a call: its client brings back what the server gave it with its question.
+fn is_continuation(request: &Request, outgoing: Outgoing<'_>) -> bool {
+    let params = outgoing.params;
+    request.caller.version.era() == Era::Modern
+        && may_mention(params.as_bytes(), "requestState")
+        && member(params, "requestState").is_some()
 }
 
 /// True when the connection was lost before the server had read the request.
@@ -231,6 +251,34 @@ fn answered(span: &mut Option<PartSpan>, outcome: &Outcome) {
         let refusal = outcome.as_ref().err();
         span.failed(refusal.map(|refusal| RefusalReason::of(refusal).as_str()));
     }
+}
+
+/// What the other end of a modern request answered with, in the words of the caller; the kernel's own refusals as they
+/// are.
+fn in_words_of(refusal: Refusal, version: Version, method: &str) -> Refusal {
+    let translate =
+        |error: &RawValue| era::error_for(error, Era::Modern, version, method).into_owned();
+    if let Refusal::Peer(error) = &refusal {
+        return of_peer(translate(error).into());
+    }
+    if let Refusal::Unattributed(error) = &refusal
+        && let Ok(translated) = RawValue::from_string(translate(error))
+    {
+        return Refusal::Unattributed(translated);
+    }
+    let Refusal::Owner(mut owner) = refusal else {
+        return refusal;
+    };
+    owner.answer = match owner.answer {
+        OwnerAnswer::Error(error) => {
+            let raw = serde_json::from_str::<&RawValue>(&error).ok();
+            OwnerAnswer::Error(raw.map(translate).unwrap_or(error))
+        }
+        OwnerAnswer::Result(result) => {
+            OwnerAnswer::Result(era::to_legacy_result(&result, version).into_owned())
+        }
+    };
+    Refusal::Owner(owner)
 }
 
 /// A server's error, in the words of the caller's era.

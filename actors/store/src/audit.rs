@@ -31,7 +31,7 @@ use tokio::sync::oneshot;
 
 use crate::trouble::Trouble;
 
-pub use self::event::{by_agent, by_kernel, by_operator, event, state_damaged};
+pub use self::event::{by_agent, by_kernel, by_operator, event, state_accepted, state_damaged};
 pub use self::examine::{Examined, FilesRead, examine};
 pub use self::files::Folder;
 pub use self::followed::LoggedRecords;

@@ -6,6 +6,7 @@
 
 mod journal_file;
 
+use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -13,12 +14,13 @@ use std::sync::mpsc;
 
 use mgp_engine::calls::telemetry::latency::LatencyCounts;
 use mgp_engine::store::journal::{
-    JOURNAL_MAX, JournalFault, JournalReader, JournalWriter, TooLong,
+    JOURNAL_MAX, JournalFault, JournalLink, JournalReader, JournalWriter, TooLong,
 };
 use tokio::sync::oneshot;
 
 use self::journal_file::{JournalFile, open};
 use crate::trouble::{Trouble, explained};
+use crate::witnesses::{Witness, WitnessedContents};
 
 /// Appends that may wait; more are refused. With a sync of 5 ms this is far more than people or programs
 /// decide at once.
@@ -49,7 +51,36 @@ pub struct OpenedJournal {
     pub entries: Vec<Vec<u8>>,
     /// An unfinished last entry, in words; [`Journal::mend`] or the next append cuts it off.
     pub cut: Option<String>,
+    /// It is not what its witness says. The witness stays as it is until the file or the witness is another.
+    pub shortened: Option<ShortenedJournal>,
 }
+
+/// A journal that lacks something of what it held.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShortenedJournal {
+    /// Its path.
+    pub path: PathBuf,
+    /// How many entries it has; None where there is no file.
+    pub found: Option<u64>,
+    /// How many it had.
+    pub held: u64,
+}
+
+impl fmt::Display for ShortenedJournal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (path, held) = (self.path.display(), self.held);
+        match self.found {
+            None => write!(f, "{path} is missing: it held {held} entries"),
+            Some(found) if found < held => write!(
+                f,
+                "{path} has been shortened: it held {held} entries, and has {found}"
+            ),
+            Some(_) => write!(f, "{path} is not the file that was written last"),
+        }
+    }
+}
+
+impl std::error::Error for ShortenedJournal {}
 
 /// Why a journal cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -124,17 +155,34 @@ impl Journal {
     /// # Errors
     /// [`UnusableJournal`], in words for who starts the kernel.
     pub fn open(path: &Path, kind: &'static str) -> Result<OpenedJournal, UnusableJournal> {
+        Self::open_witnessed(path, kind, Witness::default())
+    }
+
+    /// The same for one that has a witness, which is compared with it and follows it.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_witnessed(
+        path: &Path,
+        kind: &'static str,
+        witness: Witness,
+    ) -> Result<OpenedJournal, UnusableJournal> {
         let explain = |error| UnusableJournal::Disk {
             path: path.to_owned(),
             error,
         };
+        let is_there = path.exists();
         let mut file = open(path).map_err(explain)?;
         let bytes = whole(path, &mut file)?;
         let mut reader = JournalReader::new(kind, &bytes);
+        let mut comparison = WitnessComparison::new(&witness, &reader);
         let (mut entries, mut cut) = (Vec::new(), None);
-        for entry in &mut reader {
+        while let Some(entry) = reader.next() {
             match entry {
-                Ok(payload) => entries.push(payload.to_vec()),
+                Ok(payload) => {
+                    entries.push(payload.to_vec());
+                    comparison.compare(&reader);
+                }
                 Err(fault @ JournalFault::Torn { .. }) => {
                     cut = Some(format!("{}: {fault}; they are cut off", path.display()));
                     break;
@@ -145,6 +193,14 @@ impl Journal {
                 }
             }
         }
+        let shortened = comparison.shortened(path, is_there);
+        let witness = match &shortened {
+            None => {
+                witness.settle(&contents(comparison.entries, comparison.last));
+                witness
+            }
+            Some(_) => Witness::default(),
+        };
         let trouble = Trouble::default();
         let journal_file = JournalFile {
             path: path.to_owned(),
@@ -154,6 +210,8 @@ impl Journal {
             file,
             torn: cut.is_some(),
             trouble: trouble.clone(),
+            entries: entries.len() as u64,
+            witness,
         };
         let (orders, taken) = mpsc::sync_channel(WAITING);
         std::thread::Builder::new()
@@ -169,7 +227,35 @@ impl Journal {
             journal,
             entries,
             cut,
+            shortened,
         })
+    }
+
+    /// Compares a journal that nobody has open with its witness, and changes neither; blocks.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn compare(
+        path: &Path,
+        kind: &'static str,
+        witness: &Witness,
+    ) -> Result<Option<ShortenedJournal>, UnusableJournal> {
+        let bytes = match File::open(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => {
+                let path = path.to_owned();
+                return Err(UnusableJournal::Disk { path, error });
+            }
+            Ok(mut file) => Some(whole(path, &mut file)?),
+        };
+        let is_there = bytes.is_some();
+        let bytes = bytes.unwrap_or_default();
+        let mut reader = JournalReader::new(kind, &bytes);
+        let mut comparison = WitnessComparison::new(witness, &reader);
+        while let Some(Ok(_)) = reader.next() {
+            comparison.compare(&reader);
+        }
+        Ok(comparison.shortened(path, is_there))
     }
 
     /// The payloads of a journal that may be open; blocks.
@@ -272,6 +358,62 @@ impl Journal {
             given?;
             outcome.await.unwrap_or_else(|_| Err(gone()))
         }
+    }
+}
+
+/// What the witness of a journal records: how many entries there are, and the last one.
+fn contents(entries: u64, last: JournalLink) -> String {
+    format!("{entries} {last}")
+}
+
+/// Compares a journal with its witness while it is read.
+struct WitnessComparison {
+    /// What the witness says, with how many entries each has; none where there is no witness.
+    expected: Vec<(u64, String)>,
+    is_met: bool,
+    entries: u64,
+    last: JournalLink,
+}
+
+impl WitnessComparison {
+    fn new(witness: &Witness, reader: &JournalReader<'_>) -> Self {
+        let expected = witness.contents();
+        let expected = expected.iter().flat_map(WitnessedContents::either);
+        let expected = expected.filter_map(|it| {
+            let entries = it.split(' ').next()?.parse().ok()?;
+            Some((entries, it.to_owned()))
+        });
+        let expected: Vec<(u64, String)> = expected.collect();
+        let mut comparison = Self {
+            is_met: expected.is_empty(),
+            expected,
+            entries: 0,
+            last: reader.head(),
+        };
+        comparison.look();
+        comparison
+    }
+
+    fn compare(&mut self, reader: &JournalReader<'_>) {
+        self.entries += 1;
+        self.last = reader.head();
+        self.look();
+    }
+
+    fn look(&mut self) {
+        let met = |(entries, it): &(u64, String)| {
+            *entries == self.entries && *it == contents(self.entries, self.last)
+        };
+        self.is_met = self.is_met || self.expected.iter().any(met);
+    }
+
+    fn shortened(&self, path: &Path, is_there: bool) -> Option<ShortenedJournal> {
+        let held = self.expected.first().map(|(entries, _)| *entries);
+        (!self.is_met).then(|| ShortenedJournal {
+            path: path.to_owned(),
+            found: is_there.then_some(self.entries),
+            held: held.unwrap_or_default(),
+        })
     }
 }
 

@@ -9,3 +9,4 @@ pub mod removal;
 pub mod secrets;
 pub mod trouble;
 pub mod views;
+pub mod witnesses;

@@ -42,6 +42,8 @@ pub struct OfferSources {
 /// node is no part of it.
 struct ServerBasis {
     state: LifecycleState,
+    /// It lists nothing yet, and will.
+    starting: bool,
     mark: Option<ReplicaMark>,
     tools: Option<Arc<ServerOffer>>,
     indexed: Option<Arc<ServerIndex>>,
@@ -50,6 +52,7 @@ struct ServerBasis {
 impl ServerBasis {
     fn is(&self, other: &Self) -> bool {
         self.state == other.state
+            && self.starting == other.starting
             && self.mark == other.mark
             && is_same(self.tools.as_ref(), other.tools.as_ref())
             && is_same(self.indexed.as_ref(), other.indexed.as_ref())
@@ -105,10 +108,15 @@ impl OfferSources {
             .iter()
             .filter(|(server, _)| ServerId::parse(server.as_str()).is_ok());
         let basis = own.map(|(server, handle)| {
+            let tools = shown.catalog.offer(server).cloned();
+            let state = handle.state();
+            // A server that has just connected has no lists yet: they are being read.
+            let comes = state == LifecycleState::Connected || handle.is_starting();
             let basis = ServerBasis {
-                state: handle.state(),
+                state,
+                starting: tools.is_none() && comes,
                 mark: handle.mark(),
-                tools: shown.catalog.offer(server).cloned(),
+                tools,
                 indexed: index.server(server).cloned(),
             };
             (server.clone(), basis)
@@ -146,6 +154,7 @@ impl OfferSources {
                 specification: basis.mark.map(|mark| mark.specification),
                 replica: basis.mark.is_some(),
                 stateful: basis.mark.is_some_and(|mark| mark.stateful),
+                starting: basis.starting,
             },
             tools: tools.collect(),
         }

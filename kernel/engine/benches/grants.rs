@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 use mgp_engine::clock::MonotonicTime;
 use mgp_engine::node_key::{NodeKey, first_bad};
 use mgp_engine::policy::grants::{
-    ClusterId, Grant, GrantChange, GrantId, GrantResource, LogChange, LogPosition, MemberChange,
-    MemberRole, Operation, OperationId, Revoke, Signed, Subject,
+    CausalContext, ClusterId, Grant, GrantChange, GrantId, GrantResource, LogChange, LogPosition,
+    MemberChange, MemberRole, Operation, OperationId, Revoke, Signed, Subject,
 };
 use mgp_engine::replication::exchange::BATCH_ENTRIES;
 use mgp_engine::replication::lease::{LEASE, Nonce};
@@ -100,7 +100,6 @@ fn start(here: &NodeKey, founding: &Signed) -> ReplicaStart {
         hints: BTreeSet::new(),
         owed: Vec::new(),
         twice: BTreeSet::new(),
-        now: MonotonicTime::START,
     }
 }
 
@@ -137,6 +136,7 @@ fn log(entries: u64, admin: &NodeKey, change: impl Fn(u64) -> LogChange) -> Vec<
             author: "operator".into(),
             told_at_ms: 1_700_000_000_000 + sequence,
             change,
+            context: CausalContext::default(),
         };
         let signed = Signed::new(operation, admin);
         previous = signed.written().id();

@@ -189,6 +189,7 @@ fn offered(n: usize, tools: usize, with_vectors: bool) -> OwnIndex {
                 specification: None,
                 replica: false,
                 stateful: false,
+                starting: false,
             },
             tools: tools.collect::<BTreeMap<Arc<str>, ToolRecord>>(),
         };

@@ -51,6 +51,7 @@ pub mod cluster {
     pub mod node_names;
     pub mod pairing;
     pub mod proven_addresses;
+    pub mod remote_requests;
     pub mod routes;
     pub mod seen_nodes;
     pub mod shares;
@@ -87,6 +88,7 @@ pub mod replication {
     pub mod members;
     pub mod own_log;
     pub mod replica;
+    pub mod role_changes;
     pub mod rules;
     #[cfg(test)]
     mod scene;

@@ -258,8 +258,13 @@ pub mod names {
     }
 
     /// `mgp/names/list`; answers `{"tools": [`[`Named`]`, …]}`: every tool that is offered now.
-    #[derive(Debug)]
-    pub struct List;
+    #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct List {
+        /// Tells of each tool of another node whether this agent was granted it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub agent: Option<String>,
+    }
 
     /// One tool by all its names.
     #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -270,6 +275,9 @@ pub mod names {
         pub tool_id: String,
         /// Its server.
         pub server_id: String,
+        /// Of a tool of another node: whether the agent that was asked about was granted it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub granted: Option<bool>,
     }
 }
 

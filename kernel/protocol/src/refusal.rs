@@ -3,6 +3,8 @@
 mod code;
 mod denial;
 pub mod mgp;
+pub mod owner_refusal;
+mod relayed;
 mod unanswered_call;
 
 use serde_json::json;
@@ -15,6 +17,8 @@ use crate::jsonrpc::{
 };
 
 pub use self::denial::Denial;
+use self::owner_refusal::{OwnerAnswer, OwnerRefusal};
+use self::relayed::status_of;
 pub use self::unanswered_call::{CallOutcome, UnansweredCall};
 
 /// Code of "resource not found" up to 2025-11-25; later versions say -32602.
@@ -60,7 +64,8 @@ pub enum Refusal {
     },
     /// A `requestState` that is not this kernel's, not this caller's, or whose call is over.
     #[error(
-        "Invalid params: requestState is no longer valid ({0}); make the request anew without it"
+        "Invalid params: requestState is no longer valid ({0}); whether the call that it continues took effect \
+         is unknown; a request without it is a new call"
     )]
     Expired(String),
     /// The request is not allowed in this state of the connection.
@@ -210,6 +215,13 @@ pub enum Refusal {
     /// The peer's own error, relayed as it is.
     #[error("{}", .0.get())]
     Peer(Box<RawValue>),
+    /// The kernel of another node refused a call of one of its servers, and says whether the call took effect.
+    #[error("{}", .0.text())]
+    Owner(Box<OwnerRefusal>),
+    /// An error that is not known to be the server's answer: from another node of an older version it may be its server's
+    /// or its kernel's; or it is what the client answered to a question.
+    #[error("{}", .0.get())]
+    Unattributed(Box<RawValue>),
 }
 
 /// Where in a value; the value itself needs no place.
@@ -241,19 +253,6 @@ pub(crate) fn in_era(code: i64, version: Version) -> i64 {
     }
 }
 
-/// The status a peer's error would have had, had the kernel said it.
-fn status_of(error: &RawValue) -> u16 {
-    #[derive(serde::Deserialize)]
-    struct OnlyCode {
-        code: i64,
-    }
-    match serde_json::from_str::<OnlyCode>(error.get()).map(|e| e.code) {
-        Ok(HEADER_MISMATCH | MISSING_CAPABILITY | UNSUPPORTED_VERSION) => 400,
-        Ok(METHOD_NOT_FOUND) => 404,
-        _ => 200,
-    }
-}
-
 /// A refusal on the wire.
 #[derive(Debug)]
 pub enum Rendered {
@@ -267,9 +266,14 @@ impl Refusal {
     /// Renders it for a plain MCP caller of this version.
     #[must_use]
     pub fn render(&self, version: Version) -> Rendered {
-        if let Self::Peer(error) = self {
+        if let Some(error) = self.relayed_error() {
             let plain = mgp::without_mgp(error);
-            return Rendered::Error(plain.unwrap_or_else(|| error.get().to_owned()));
+            return Rendered::Error(plain.unwrap_or_else(|| error.to_owned()));
+        }
+        if let Self::Owner(refusal) = self
+            && let OwnerAnswer::Result(result) = &refusal.answer
+        {
+            return Rendered::Result(result.clone());
         }
         if let Some(text) = self
             .for_the_model()
@@ -331,7 +335,9 @@ impl Refusal {
             | Self::Closed(_)
             | Self::Cancelled
             | Self::Broken(_)
-            | Self::Peer(_) => INTERNAL_ERROR,
+            | Self::Peer(_)
+            | Self::Owner(_)
+            | Self::Unattributed(_) => INTERNAL_ERROR,
         }
     }
 
@@ -346,7 +352,8 @@ impl Refusal {
             | Self::MissingCapability { .. }
             | Self::UnsupportedVersion { .. } => 400,
             Self::UnknownMethod(_) => 404,
-            Self::Peer(error) => status_of(error),
+            Self::Peer(error) | Self::Unattributed(error) => status_of(error.get()),
+            Self::Owner(refusal) => refusal.error().map_or(200, status_of),
             Self::Denied(denial) => denial.http_status(),
             Self::Unanswered(call) => call.why.http_status(),
             Self::BadParams(_)
@@ -411,6 +418,7 @@ impl Refusal {
                 json!({"server": server, "waitedMs": after_ms, "outcome": CallOutcome::NotExecuted}),
             ),
             Self::TooLarge { server, limit } => Some(json!({"server": server, "limit": limit})),
+            Self::Expired(_) => Some(json!({"outcome": CallOutcome::Unknown})),
             Self::Closed(_) => Some(json!({"closed": true, "outcome": CallOutcome::NotExecuted})),
             Self::MissingCapability { required } => Some(json!({"requiredCapabilities": required})),
             Self::Denied(denial) => denial.data(),
@@ -423,7 +431,6 @@ impl Refusal {
             | Self::BadParams(_)
             | Self::BadMeta(_)
             | Self::HeaderMismatch(_)
-            | Self::Expired(_)
             | Self::BadRequest(_)
             | Self::UnknownTool(_)
             | Self::UnknownPrompt(_)
@@ -435,7 +442,9 @@ impl Refusal {
             | Self::Forbidden(_)
             | Self::Cancelled
             | Self::Broken(_)
-            | Self::Peer(_) => None,
+            | Self::Peer(_)
+            | Self::Owner(_)
+            | Self::Unattributed(_) => None,
         }
     }
 

@@ -29,8 +29,8 @@ pub use events::replay::Replay;
 pub use events::trace::Trace;
 pub use events::{Events, TailEvents};
 pub use nodes::{
-    Audience, Cluster, Invite, Join, Lan, Leave, LetIn, NamedNode, Nodes, Recover, Rekey, Rename,
-    Share, TurnAway, Unshare, Withdraw,
+    Audience, Cluster, Demote, Drain, Forget, Invite, Join, Lan, Leave, LetIn, Nodes, Promote,
+    Recover, Rekey, Rename, RevokeNode, Share, TurnAway, Unshare, Withdraw,
 };
 pub use prompts::{GetPrompt, Prompts};
 pub use resources::{ReadResource, Resources};
@@ -44,7 +44,7 @@ pub use tools::state::{State, StateLog, StateRollback};
 pub use tools::{Call, Find, ListTools, Tools};
 pub use trust::{Trust, Untrust};
 pub use up::{
-    Complete, CompletionShell, Completions, Doctor, LogLineFormat, OpenConsole, Service,
+    Accept, Complete, CompletionShell, Completions, Doctor, LogLineFormat, OpenConsole, Service,
     ServiceInstall, Stdio, Top, Up,
 };
 
@@ -142,6 +142,8 @@ pub enum Command {
     Service(Service),
     /// Look at everything a kernel needs, and say what to do.
     Doctor(Doctor),
+    /// Accept a missing or shortened file of the data folder as it is, while no kernel runs.
+    Accept(Accept),
     /// Look after the servers.
     #[command(subcommand)]
     Servers(Servers),

@@ -52,6 +52,7 @@ pub(super) fn run(context: &CliContext, command: Command) -> Result<(), Failure>
         Command::Console(typed) => status::console::console(context, &typed),
         Command::Doctor(typed) => status::doctor::doctor(context, &typed),
         Command::Service(typed) => up::service::run(context, &typed),
+        Command::Accept(typed) => up::accept(context, &typed),
         Command::Servers(typed) => servers::run(context, typed),
         Command::Connect(typed) => servers::connect::connect(context, &typed),
         Command::Export(typed) => servers::export::export(context, &typed),

@@ -44,6 +44,12 @@ impl LastAddresses {
         known.clone()
     }
 
+    /// Where a link last proved one of them to be.
+    pub(super) fn get(&self, node: NodeId) -> Option<SocketAddr> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.get(&node).copied()
+    }
+
     /// A link has shown that the node is there. True when that is new.
     pub(super) fn proven(&self, node: NodeId, at: SocketAddr) -> bool {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);

@@ -2,9 +2,10 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use mgp_cluster::links::{HeardTurn, LinksEvent};
+use mgp_cluster::links::{HeardTurn, InboundNodeCall, LinksEvent};
 use mgp_cluster::replication::{self, ReplicationEvent};
 use mgp_cluster::tool_index::ToolIndexEvent;
 use mgp_engine::cluster::shares::Shares;
@@ -14,18 +15,23 @@ use mgp_protocol::federation::sync::SyncOpening;
 use mgp_protocol::ids::NodeId;
 use mgp_runtime::task;
 use mgp_transports::quic::{StreamFailure, SyncStream};
+use tokio::time::Instant;
 
 use super::Cluster;
 
 /// Longest that a node may take to say what a stream is for.
 const OPENING: Duration = Duration::from_secs(10);
+/// How long after a start calls wait for admins to be heard: links are there sooner where there is a way.
+const CONFIRMING: Duration = Duration::from_secs(3);
 
 impl Cluster {
     /// What happens on links.
     pub(super) fn of_links(self: &Arc<Self>, event: LinksEvent) {
         match event {
             LinksEvent::Up(link) => {
-                if self.addresses.proven(link.link.peer(), link.link.address()) {
+                let address = link.link.address();
+                let is_new = |at| self.addresses.proven(link.link.peer(), at);
+                if address.is_some_and(is_new) {
                     let cluster = self.clone();
                     task::detached("cluster.addresses", async move {
                         cluster.addresses.write().await;
@@ -54,13 +60,36 @@ impl Cluster {
                     dispatch(replication, index, node, stream).await;
                 });
             }
-            LinksEvent::Call(call) => match self.calls.get() {
-                Some(calls) => calls.send(*call),
-                // The kernel is starting: the caller's stream ends, and nothing was executed.
-                None => drop(call),
-            },
+            LinksEvent::Call(call) => self.take_call(*call),
             LinksEvent::Pairing(link) => self.pairing.asked(link),
         }
+    }
+
+    /// After a start nobody who could take a grant back has been heard: agents of other nodes may do nothing until then.
+    /// Their calls wait for it a moment, in place of being refused.
+    fn take_call(self: &Arc<Self>, call: InboundNodeCall) {
+        let Some(calls) = self.calls.get().cloned() else {
+            // The kernel is starting: the caller's stream ends, and nothing was executed.
+            return;
+        };
+        let until = self.begun + CONFIRMING;
+        if self.replication.view().unheard.is_none() || Instant::now() >= until {
+            return calls.send(call);
+        }
+        let replication = self.replication.clone();
+        task::detached("cluster.confirming", async move {
+            let confirmed = async {
+                loop {
+                    let view = replication.view();
+                    if view.unheard.is_none() {
+                        return;
+                    }
+                    view.replaced.cancelled().await;
+                }
+            };
+            let _late = tokio::time::timeout_at(until, confirmed).await;
+            calls.send(call);
+        });
     }
 
     fn told(self: &Arc<Self>, node: NodeId, message: Control, turn: HeardTurn) {
@@ -69,6 +98,11 @@ impl Cluster {
             Control::Index(digest) => self.tool_index.heard(node, digest, turn),
             Control::IndexReport(report) => self.tool_index.report(node, report, turn),
             Control::Leaving(leaving) => self.leaves(node, leaving),
+            Control::Reach(reach) => {
+                let view = self.replication.view();
+                let is_member = |node| view.members.contains_key(&node);
+                self.reports.hear(node, reach, is_member);
+            }
             // The links keep these to themselves, and a later version's are for nobody here.
             Control::Hello(_)
             | Control::Ping(_)
@@ -128,7 +162,11 @@ impl Cluster {
 
     /// Other things are shared.
     pub(super) fn of_shares(self: &Arc<Self>, shares: Arc<Shares>) {
-        self.tool_index.set_shares(shares);
+        self.tool_index
+            .set_shares(match self.withdrawn.load(Ordering::Acquire) {
+                true => Arc::default(),
+                false => shares,
+            });
         self.exports.notify_one();
     }
 }

@@ -1,8 +1,11 @@
 //! Follows what this node has to share: the index is told what its servers offer, the rules for agents of other
 //! nodes which servers there are and what of them is shared.
 
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use mgp_engine::policy::access::SharedTools;
 use mgp_engine::replication::rules::KnownServers;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::refusal::Refusal;
@@ -12,6 +15,9 @@ use super::Cluster;
 
 /// How soon it is tried again to tell what there is.
 const AGAIN: Duration = Duration::from_secs(1);
+/// How long others have to hear that nothing is shared any more, before their calls are refused: a change is with all
+/// that are linked in less.
+const TOLD: Duration = Duration::from_millis(500);
 
 impl Cluster {
     /// The servers of this node offer this.
@@ -32,6 +38,22 @@ impl Cluster {
         }
     }
 
+    /// Takes no new call of other nodes' agents, or takes them again. Others are told first, so that few calls come
+    /// meanwhile: those go to another replica, or are refused. What is under way goes on.
+    ///
+    /// # Errors
+    /// A [`Refusal`] when the logs are not reachable.
+    pub(crate) async fn set_draining(self: &Arc<Self>, draining: bool) -> Result<(), Refusal> {
+        if self.withdrawn.swap(draining, Ordering::AcqRel) != draining {
+            self.of_shares(self.shares.now());
+            if draining {
+                tokio::time::sleep(TOLD).await;
+            }
+        }
+        self.draining.store(draining, Ordering::Release);
+        self.export().await
+    }
+
     /// What is shared is in force when this resolves.
     ///
     /// # Errors
@@ -44,7 +66,10 @@ impl Cluster {
             .filter(|id| ServerId::parse(id.as_str()).is_ok());
         let known = KnownServers {
             names: own.cloned().collect(),
-            shared: self.shares.now().tools(),
+            shared: match self.is_draining() {
+                true => SharedTools::default(),
+                false => self.shares.now().tools(),
+            },
         };
         self.replication.set_known(known).await
     }

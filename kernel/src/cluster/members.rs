@@ -7,8 +7,10 @@ use std::time::Duration;
 use mgp_cluster::lan::LanPresence;
 use mgp_cluster::links::{OpenFailed, PinnedPeer};
 use mgp_cluster::replication::{ClusterMemberView, ClusterView, MemberStanding};
+use mgp_engine::cluster::node_names::settle_names;
 use mgp_engine::node_key::PublicKey;
 use mgp_engine::policy::grants::MemberRole;
+use mgp_protocol::federation::ends::LinkClose;
 use mgp_protocol::federation::hello::{NodeName, ToldRole};
 use mgp_protocol::ids::NodeId;
 use mgp_store::audit::by_kernel;
@@ -94,7 +96,7 @@ impl Cluster {
     pub async fn listen_no_more(&self) {
         let _one = self.socket.lock().await;
         if self.replication.view().cluster.is_none() {
-            let _ = self.links.close().await;
+            let _ = self.links.close(LinkClose::Done).await;
         }
     }
 
@@ -125,11 +127,19 @@ fn pins(view: &ClusterView) -> BTreeMap<NodeId, PinnedPeer> {
     view.speaks_with.iter().map(pin).collect()
 }
 
-/// The other nodes that were not cut off, as they want to be called.
+/// The other nodes that were not cut off, as they are called.
 fn named(view: &ClusterView) -> BTreeMap<NodeId, NodeName> {
-    let others = view.members.iter().filter(|(node, _)| **node != view.here);
-    let known = others.filter(|(_, member)| !member.standing.is_out());
-    known.map(|(node, member)| (*node, name(member))).collect()
+    let mut named = all_named(view);
+    named.remove(&view.here);
+    named
+}
+
+/// What all nodes that were not cut off are called, this one included.
+pub(super) fn all_named(view: &ClusterView) -> BTreeMap<NodeId, NodeName> {
+    let members = view.members.iter();
+    let known = members.filter(|(_, member)| !member.standing.is_out());
+    let given = known.map(|(node, member)| (*node, name(member)));
+    settle_names(&given.collect())
 }
 
 /// The nodes that share nothing: leaves, and those whose role is in doubt.

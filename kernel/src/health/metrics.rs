@@ -269,6 +269,11 @@ impl KernelMetrics {
             gauge("mgp_cluster_links", "Other nodes that there is a link to.")
                 .with(&[], self.cluster.links.linked().len()),
             gauge(
+                "mgp_cluster_relayed_pairs",
+                "Pairs of other nodes between which this one passes packets on.",
+            )
+            .with(&[], self.cluster.links.relayed_pairs().len()),
+            gauge(
                 "mgp_cluster_lease_held",
                 "0 while a node was not heard for longer than the lease, else 1.",
             )

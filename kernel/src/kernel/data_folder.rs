@@ -9,12 +9,13 @@ use mgp_doors::agent_registry;
 use mgp_engine::doors::agent_registry::AgentRegistry;
 use mgp_mcpl::feature_sets::SetKeeper;
 use mgp_mcpl::inference::TakenTokens;
-use mgp_mcpl::push::KeptPushes;
+use mgp_mcpl::push::{JOURNAL as PUSHES, KeptPushes};
 use mgp_mcpl::scopes;
 use mgp_mcpl_engine::scopes::approvals::ApprovedScope;
 use mgp_policy::access::Books;
 use mgp_store::audit::{AuditHandle, Folder};
 use mgp_store::trouble::explained;
+use mgp_store::witnesses::{Witness, Witnesses};
 use mgp_tools::registrar::Registrations;
 
 use super::options::UpOptions;
@@ -66,15 +67,25 @@ pub(super) fn missing(options: &UpOptions) -> Vec<String> {
     found
 }
 
+/// The journal of registered servers.
+pub(super) const REGISTERED: &str = "registered.journal";
+/// Which sets of MCPL were switched.
+pub(super) const SETS: &str = "mcpl/sets.json";
+/// Which scopes of MCPL were approved for good.
+pub(super) const SCOPES: &str = "mcpl/scopes.json";
+/// The journal of grants.
+pub(super) const GRANTS: &str = "grants.journal";
+
 /// Where that is kept which was granted and denied on this node.
 pub(super) fn grants_file(data_dir: &Path) -> PathBuf {
-    data_dir.join("grants.journal")
+    data_dir.join(GRANTS)
 }
 
 /// What was granted and denied on this node.
-pub(super) fn books(data_dir: &Path) -> Result<Books, String> {
-    let path = grants_file(data_dir);
-    let books = Books::open(&path, node_key(data_dir)?).map_err(|e| e.to_string())?;
+pub(super) fn books(data_dir: &Path, witnesses: &Witnesses) -> Result<Books, String> {
+    let (path, witness) = (grants_file(data_dir), witnesses.witness(GRANTS));
+    let books = Books::open_witnessed(&path, node_key(data_dir)?, witness);
+    let books = books.map_err(|e| e.to_string())?;
     if let Some(cut) = books.cut() {
         tracing::warn!("{cut}");
     }
@@ -89,6 +100,8 @@ pub(super) struct StoredMcpl {
     pub(super) sets: SetKeeper,
     /// Which scopes a person approved for good.
     pub(super) scopes: Vec<ApprovedScope>,
+    /// The witness of that.
+    pub(super) scopes_witness: Witness,
     /// What ids of conversations are made with.
     pub(super) ids: [u8; 32],
     /// How many tokens servers took today.
@@ -97,21 +110,27 @@ pub(super) struct StoredMcpl {
 }
 
 /// What was switched and approved of MCPL.
-pub(super) fn mcpl(data_dir: &Path, audit: &AuditHandle) -> Result<StoredMcpl, String> {
+pub(super) fn mcpl(
+    data_dir: &Path,
+    witnesses: &Witnesses,
+    audit: &AuditHandle,
+) -> Result<StoredMcpl, String> {
     let folder = data_dir.join("mcpl");
+    let switched = witnesses.witness(SETS);
     Ok(StoredMcpl {
-        sets: SetKeeper::open(folder.join("sets.json"), audit.clone())?,
-        scopes: scopes::load(&folder.join("scopes.json"))?,
+        sets: SetKeeper::open(data_dir.join(SETS), switched, audit.clone())?,
+        scopes: scopes::load(&data_dir.join(SCOPES))?,
+        scopes_witness: witnesses.witness(SCOPES),
         ids: super::secrets::ids_key(data_dir)?,
         tokens: TakenTokens::open(&folder).map_err(|why| why.to_string())?,
-        push: KeptPushes::open(data_dir).map_err(|e| e.to_string())?,
+        push: KeptPushes::open(data_dir, witnesses.witness(PUSHES)).map_err(|e| e.to_string())?,
         folder,
     })
 }
 
 /// The servers that were registered while a kernel ran.
-pub(super) fn registered(data_dir: &Path) -> Result<Registrations, String> {
-    Registrations::open(&data_dir.join("registered.journal"))
+pub(super) fn registered(data_dir: &Path, witnesses: &Witnesses) -> Result<Registrations, String> {
+    Registrations::open(&data_dir.join(REGISTERED), witnesses.witness(REGISTERED))
 }
 
 /// Where the meanings of tools are kept.

@@ -24,7 +24,7 @@ const LOOKS: u32 = 200;
 const PACE: Duration = Duration::from_millis(10);
 
 /// Holds a data folder, which is made where there is none, until the file is closed.
-pub(super) fn take(data_dir: &Path) -> Result<File, String> {
+pub(crate) fn take(data_dir: &Path) -> Result<File, String> {
     private_folder(data_dir).map_err(|e| format!("the data folder: {e}"))?;
     let path = data_dir.join(LOCK);
     let mut file = OpenOptions::new()

@@ -77,6 +77,8 @@ pub(super) struct StartedKernel {
     pub(super) console: Arc<Console>,
     pub(super) connector: Arc<Connector>,
     pub(super) cluster: Arc<Cluster>,
+    /// Where calls of other nodes come in.
+    pub(super) node_door: Arc<NodeDoor>,
     pub(super) following: Following,
     /// What is counted.
     pub(super) metrics: Arc<KernelMetrics>,
@@ -145,10 +147,11 @@ pub(super) async fn start(
         registered_agents: parts.roster.registered_agents,
         directory: parts.directory,
     };
-    let calls = NodeDoor::new(reception.clone()).calls();
-    let following = cluster.follow(calls, &tree, offer);
+    let node_door = NodeDoor::new(reception.clone());
+    let following = cluster.follow(node_door.calls(), &tree, offer);
     Ok(StartedKernel {
         cluster,
+        node_door,
         following,
         tree,
         guard: guard.0,
@@ -267,7 +270,9 @@ impl Parts {
             finder_root(&search, finder_cell),
         ]);
         let access = AccessHandle::new(Mailbox::new(access), table, kernel.access.reveal);
-        let needs = needs(options, kept.key, connector, &servers, &access, &kept.audit);
+        let (key, witnesses) = (kept.key, kept.witnesses);
+        let beside = (&access, &kept.audit);
+        let needs = needs(options, key, witnesses, connector, &servers, beside);
         let cluster = Cluster::start(needs, &mut root).await?;
         search.look_at(cluster.remote_tools());
         let approvals = ApprovalsHandle::new(pending_changed(&subscriptions));

@@ -1,5 +1,7 @@
 //! What is wrong with the cluster as this node sees it, with what to do about it.
 
+use std::collections::BTreeMap;
+
 use mgp_cluster::replication::{ClusterView, MemberStanding};
 use mgp_engine::clock::MonotonicTime;
 use mgp_engine::policy::grants::MemberRole;
@@ -12,6 +14,7 @@ pub(super) fn troubles(
     now: MonotonicTime,
 ) -> Vec<String> {
     let mut troubles = Vec::new();
+    troubles.extend(view.shortened.iter().map(ToString::to_string));
     if view.cluster.is_none() {
         return troubles;
     }
@@ -30,11 +33,31 @@ pub(super) fn troubles(
             "{owes} revocations count here, and wait for another node to confirm this one's log"
         ));
     }
+    troubles.extend(shared_names(view, &name_of));
     for node in &view.forked {
         let name = name_of(*node);
         troubles.push(format!("{name} signed two different logs: nothing it granted counts; cut it off with `mgp node revoke {name}`"));
     }
     troubles
+}
+
+/// Names that two nodes were given, which happens on the two sides of a cut network.
+fn shared_names(view: &ClusterView, name_of: impl Fn(NodeId) -> String) -> Vec<String> {
+    let mut called: BTreeMap<&str, Vec<NodeId>> = BTreeMap::new();
+    for (node, member) in view.members.iter() {
+        if !member.standing.is_out() {
+            called.entry(&member.name).or_default().push(*node);
+        }
+    }
+    let several = called.into_iter().filter(|(_, nodes)| nodes.len() > 1);
+    let told = several.map(|(name, nodes)| {
+        let nodes: Vec<String> = nodes.into_iter().map(&name_of).collect();
+        let (all, last) = (nodes.join(" and "), nodes.last().cloned().unwrap_or_default());
+        format!(
+            "{all} were both named {name}, and none of them is called so now: `mgp node rename OTHER --node {last}` gives one another name"
+        )
+    });
+    told.collect()
 }
 
 /// Somebody who may revoke and says nothing: what closed by that, or what will.

@@ -1,10 +1,16 @@
 //! `mgp/names/*`: tells the command line what a name that a person typed means, and which names there are.
 
+use std::sync::Arc;
+
 use mgp_callers::request::{Outcome, Request};
 use mgp_calls::known_names;
+use mgp_cluster::replication::ClusterRecords;
 use mgp_engine::doors::known_names::{
     KnownNames, Meant as Read, NotRead, ServerOrTool, UnknownName,
 };
+use mgp_engine::replication::rules;
+use mgp_protocol::ids::{AgentId, NodeServer, ServerId};
+use mgp_protocol::mgp::access::Permission;
 use mgp_protocol::mgp::names::{self, Meant, Named};
 use mgp_protocol::refusal::Refusal;
 use serde_json::json;
@@ -50,16 +56,60 @@ impl Operator {
     /// `mgp/names/list`.
     ///
     /// # Errors
-    /// None at present; the type is that of every answer.
-    pub fn list_names(&self) -> Outcome {
+    /// A name that no agent can have; logs that are not reachable.
+    pub async fn list_names(&self, request: &Request) -> Outcome {
+        let asked: names::List = read(request)?;
         let shown = self.shown.load();
-        let tools = shown.catalog.offers().flat_map(|offer| offer.tools());
-        let tools = tools.map(|tool| Named {
-            shown: tool.shown.to_string(),
-            tool_id: tool.canonical.to_string(),
-            server_id: tool.server.to_string(),
+        let offered = shown.catalog.offers().flat_map(|offer| offer.tools());
+        let mut places = Vec::new();
+        let mut tools = Vec::new();
+        for tool in offered {
+            places.push((tool.server.clone(), tool.own_name.clone()));
+            tools.push(Named {
+                shown: tool.shown.to_string(),
+                tool_id: tool.canonical.to_string(),
+                server_id: tool.server.to_string(),
+                granted: None,
+            });
+        }
+        if let Some(agent) = &asked.agent {
+            let agent = known_names::read(self.name_sources.known().agent(agent), false)?;
+            let granted = self.granted_elsewhere(agent.it, places).await?;
+            for (tool, granted) in tools.iter_mut().zip(granted) {
+                tool.granted = granted;
+            }
+        }
+        super::json(&json!({ "tools": tools }))
+    }
+
+    /// Of each tool of another node, whether the logs of the cluster allow it to an agent of this one.
+    async fn granted_elsewhere(
+        &self,
+        agent: AgentId,
+        places: Vec<(ServerId, Arc<str>)>,
+    ) -> Result<Vec<Option<bool>>, Refusal> {
+        let names = self.name_sources.nodes.others();
+        let owned = places.into_iter().map(|(server, tool)| {
+            let (node, own) = server.at_node()?;
+            Some((names.get(node)?.server(own), tool))
         });
-        super::json(&json!({ "tools": tools.collect::<Vec<_>>() }))
+        let owned: Vec<Option<(NodeServer, Arc<str>)>> = owned.collect();
+        let look = move |records: Option<&ClusterRecords<'_>>| {
+            let judge = |(on, tool): &(NodeServer, Arc<str>)| {
+                records.is_some_and(|records| {
+                    let caller = records.replica.logs().here().agent(agent.clone());
+                    let (replica, now_ms) = (records.replica, records.now_ms);
+                    let told =
+                        rules::explain_elsewhere(replica, &caller, on, Some(&**tool), now_ms);
+                    told.permission == Permission::Allow
+                })
+            };
+            owned
+                .iter()
+                .map(|owned| owned.as_ref().map(&judge))
+                .collect()
+        };
+        self.cluster.replication.look(look).await
     }
 }
 

@@ -11,6 +11,7 @@ use mgp_protocol::mgp::kernel::nodes::{Confirmations, Recover, Recovered, Rekey,
 use mgp_protocol::refusal::Refusal;
 
 use super::nodes::asked_by;
+use super::nodes::membership::admins;
 use super::{Operator, broken, json, read};
 use crate::renewed_key::RenewedKey;
 
@@ -101,10 +102,17 @@ impl Operator {
                 .view()
                 .cluster
                 .map(|id| id.to_string()),
+            admins: self.admins(),
             signed,
             restart: true,
             confirmed,
         }
+    }
+
+    /// Where an admin can take this node's new key.
+    fn admins(&self) -> Vec<String> {
+        let view = self.cluster.replication.view();
+        admins(&view, |node| self.cluster.name_of(node))
     }
 
     fn is_member(&self, node: NodeId) -> bool {

@@ -1,5 +1,9 @@
 //! `mgp/kernel/nodes/*`: this node, and the nodes of its cluster.
 
+mod ending;
+pub(super) mod membership;
+mod upkeep;
+
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
@@ -16,12 +20,13 @@ use mgp_engine::policy::grants::MemberRole;
 use mgp_protocol::federation::hello::NodeName;
 use mgp_protocol::ids::{NodeId, ServerId};
 use mgp_protocol::mgp::kernel::nodes::{
-    Cluster, Confirmations, Identity, Leave, Left, Node, Rename, Revoke, Revoked, Role,
-    SharedServer, Standing,
+    CONFLICTS_MAX, Cluster, Confirmations, GrantConflict, Identity, Leave, Left, Node,
+    RelayedNodes, Rename, Revoke, Revoked, Role, SharedServer, Standing,
 };
 use mgp_protocol::refusal::Refusal;
 use mgp_runtime::time::{boot_moment, unix_ms};
 
+use self::membership::{OwnPart, own_part};
 use super::{Operator, cluster_troubles, json, read};
 
 impl Operator {
@@ -39,7 +44,7 @@ impl Operator {
             cluster: view.cluster.map(|id| id.to_string()),
             role: view.role.map(role),
             listens: cluster.links.address().map(|at| at.to_string()),
-            trouble: self.kept_out().await?,
+            trouble: self.own_trouble().await?,
         })
     }
 
@@ -56,6 +61,20 @@ impl Operator {
         }))
     }
 
+    /// What is wrong with this node's key, or with its part in the cluster.
+    async fn own_trouble(&self) -> Result<Option<String>, Refusal> {
+        let kept_out = self.kept_out().await?;
+        let part = self.own_part(&self.cluster.replication.view()).await?;
+        Ok(kept_out.or(part.trouble))
+    }
+
+    async fn own_part(&self, view: &ClusterView) -> Result<OwnPart, Refusal> {
+        let links = self.cluster.links.status().await.map_err(super::broken)?;
+        let (key, name) = (self.cluster.key.to_string(), self.cluster.name());
+        let name_of = |node| self.cluster.name_of(node);
+        Ok(own_part(view, &key, name.as_str(), &links, name_of))
+    }
+
     /// `mgp/kernel/nodes/list`.
     ///
     /// # Errors
@@ -68,16 +87,60 @@ impl Operator {
         };
         let name_of = |node| self.cluster.name_of(node);
         let mut troubles = cluster_troubles::troubles(&view, name_of, boot_moment());
+        let part = self.own_part(&view).await?;
         troubles.extend(self.kept_out().await?);
+        let mut conflicts = self.conflicts().await?;
+        let conflict_count = conflicts.len();
+        conflicts.truncate(CONFLICTS_MAX);
+        troubles.extend(part.trouble);
+        let is_member = part.membership.is_member();
         json(&Cluster {
             id: view.cluster.map(|id| id.to_string()),
             nodes,
             lease_secs: view.lease.as_secs(),
-            confirmed: view.cluster.is_some() && view.unheard.is_none(),
+            confirmed: is_member
+                && view.cluster.is_some()
+                && view.unheard.is_none()
+                && view.shortened.is_none(),
+            membership: part.membership,
             listens: self.cluster.links.address().map(|at| at.to_string()),
             waiting: self.waiting_nodes().await?,
+            relays: self.relayed_nodes(),
             troubles,
+            conflicts,
+            conflict_count,
         })
+    }
+
+    /// The grants that a revoke closes of which their authors did not know.
+    async fn conflicts(&self) -> Result<Vec<GrantConflict>, Refusal> {
+        let names = self.cluster.names.load();
+        let name = move |node: NodeId| {
+            let name = names.names.of(node).map(ToString::to_string);
+            name.unwrap_or_else(|| node.short())
+        };
+        let entries = self.cluster.replication.list(name).await?.into_iter();
+        let conflicts = entries.filter_map(|entry| {
+            Some(GrantConflict {
+                conflict: entry.conflict?,
+                grant_id: entry.grant_id,
+                agent_id: entry.agent_id,
+                server_id: entry.server_id,
+                tool_name: entry.tool_name,
+            })
+        });
+        Ok(conflicts.collect())
+    }
+
+    fn relayed_nodes(&self) -> Vec<RelayedNodes> {
+        let pairs = self.cluster.links.relayed_pairs().into_iter();
+        let relayed = pairs.map(|pair| RelayedNodes {
+            nodes: pair.nodes.map(|node| self.cluster.name_of(node)),
+            bytes: pair.bytes,
+            dropped: pair.dropped,
+            since_ms: u64::try_from(pair.age.as_millis()).unwrap_or(u64::MAX),
+        });
+        relayed.collect()
     }
 
     async fn nodes(&self, view: &ClusterView) -> Result<Vec<Node>, Refusal> {
@@ -95,16 +158,53 @@ impl Operator {
             .iter()
             // It is listed under its other key.
             .filter(|(_, member)| member.standing != MemberStanding::Rekeyed)
-            .map(|(node, member)| match *node == view.here {
-                true => self.own_node(member),
-                false => self.other(*node, member, links.get(node), indexed.get(node)),
+            .filter(|(node, member)| {
+                **node != view.here
+                    && !(member.standing.is_out() && self.cluster.is_forgotten(**node))
             })
+            .map(|(node, member)| self.other(*node, member, links.get(node), indexed.get(node)))
             .collect();
+        nodes.push(self.own_node(view.members.get(&view.here)));
+        self.tell_reach(view, &mut nodes);
         nodes.sort_by_key(|node| (node.standing != Standing::Here, node.name.clone()));
         Ok(nodes)
     }
 
-    fn own_node(&self, member: &ClusterMemberView) -> Node {
+    /// What each node that is linked says of its lease, and of whom it reaches.
+    fn tell_reach(&self, view: &ClusterView, nodes: &mut [Node]) {
+        let members = view.members.iter();
+        let is_in = |member: &ClusterMemberView| !member.standing.is_out();
+        let there: Vec<NodeId> = members
+            .filter(|(_, member)| is_in(member))
+            .map(|(node, _)| *node)
+            .collect();
+        for shown in nodes {
+            let Some(node) = NodeId::parse(&shown.id) else {
+                continue;
+            };
+            let reach = match node == view.here {
+                true => Some((
+                    view.lease.as_secs(),
+                    view.unheard.is_none(),
+                    self.cluster.links.linked(),
+                )),
+                false => self
+                    .cluster
+                    .reach_of(node)
+                    .map(|reach| (reach.lease_ms / 1000, reach.confirmed, reach.linked)),
+            };
+            let Some((lease, confirmed, linked)) = reach else {
+                continue;
+            };
+            shown.lease_secs = Some(lease);
+            shown.confirmed = Some(confirmed);
+            let missed = there.iter();
+            let missed = missed.filter(|other| **other != node && !linked.contains(other));
+            shown.unreached = missed.map(|other| self.cluster.name_of(*other)).collect();
+        }
+    }
+
+    fn own_node(&self, member: Option<&ClusterMemberView>) -> Node {
         let here = self.cluster.here;
         let shares = self.cluster.shares.now();
         let mut servers: BTreeMap<String, u64> = BTreeMap::new();
@@ -123,7 +223,9 @@ impl Operator {
             id: here.to_string(),
             name: self.cluster.name().to_string(),
             words: here.words(),
-            role: member.role.map(role).unwrap_or(Role::Leaf),
+            role: member
+                .and_then(|member| member.role)
+                .map_or(Role::Leaf, role),
             standing: Standing::Here,
             address: self.cluster.links.address().map(|at| at.to_string()),
             servers: servers
@@ -133,7 +235,7 @@ impl Operator {
                     tools,
                 })
                 .collect(),
-            why: said_of(member.standing),
+            why: member.and_then(|member| said_of(member.standing)),
             ..Node::default()
         }
     }
@@ -162,7 +264,19 @@ impl Operator {
             tools: held.tools.len() as u64,
             replica: held.record.replica,
         });
+        let hidden = held.hidden.get(&node).into_iter();
+        let hidden = hidden.flat_map(|hidden| &hidden.servers);
+        let hidden = hidden.map(|(server, tools)| SharedServer {
+            id: server.to_string(),
+            tools: *tools as u64,
+            replica: false,
+        });
         let index_age = indexed.and_then(|indexed| indexed.age);
+        let index_age = index_age.map(|age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX));
+        let lost = link.and_then(|link| link.lost_ms);
+        let age_of = |at: u64| unix_ms().saturating_sub(at);
+        let since = linked.map(|linked| linked.since_ms).or(member.out_ms);
+        let last = || self.cluster.last_address(node);
         let trouble = link.and_then(|link| link.trouble.clone());
         let broken = indexed.and_then(|indexed| indexed.broken.clone());
         Node {
@@ -174,18 +288,22 @@ impl Operator {
             words: node.words(),
             role: member.role.map(role).unwrap_or(Role::Leaf),
             standing,
-            address: linked.map(|linked| plain(linked.address)),
-            since_ms: linked
-                .map(|linked| linked.since_ms)
-                .or(member.out_ms)
-                .map(|since| unix_ms().saturating_sub(since)),
+            address: linked
+                .and_then(|linked| linked.address)
+                .or_else(last)
+                .map(plain),
+            relay: linked
+                .and_then(|linked| linked.relay)
+                .map(|relay| self.cluster.name_of(relay)),
+            since_ms: since.or(lost).map(age_of).or(index_age),
             rtt_us: linked.map(|linked| micros(linked.round_trip)),
             clock_ms: linked
                 .and_then(|linked| linked.clock)
                 .map(|clock| clock.offset_ms),
-            index_age_ms: index_age.map(|age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX)),
-            servers: shared.collect(),
-            why: said_of(member.standing).or(trouble).or(broken),
+            index_age_ms: index_age,
+            servers: shared.chain(hidden).collect(),
+            why: why_of(member.standing, linked.is_some(), trouble).or(broken),
+            ..Node::default()
         }
     }
 
@@ -322,13 +440,25 @@ pub(super) fn role(role: MemberRole) -> Role {
     }
 }
 
+/// What is wrong with another node: what the logs say of it, and what the last try to reach it came to. Of a node that is
+/// linked, its last word that it shuts down says nothing.
+fn why_of(standing: MemberStanding, linked: bool, trouble: Option<String>) -> Option<String> {
+    match (standing, said_of(standing), trouble) {
+        (MemberStanding::Resting, _, trouble) if linked => trouble,
+        (MemberStanding::Resting, Some(said), Some(trouble)) => Some(format!("{said} ({trouble})")),
+        (_, said, trouble) => said.or(trouble),
+    }
+}
+
 fn said_of(standing: MemberStanding) -> Option<String> {
     let said = match standing {
         MemberStanding::In
         | MemberStanding::Left
         | MemberStanding::Cut
         | MemberStanding::Rekeyed => return None,
-        MemberStanding::Resting => "it was stopped in good order",
+        MemberStanding::Resting => {
+            "the last that it wrote is that it shuts down; it has not answered since"
+        }
         MemberStanding::Doubtful => {
             "it is not certain that it was let in: what says so is missing, or its author was cut off"
         }
@@ -345,4 +475,22 @@ fn said_of(standing: MemberStanding) -> Option<String> {
 /// An address as people write it: one of IPv4, although it came by a socket for both.
 pub(super) fn plain(at: SocketAddr) -> String {
     SocketAddr::new(at.ip().to_canonical(), at.port()).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A node that was once shut down gracefully is up as soon as it answers, whatever its log ends with.
+    #[test]
+    fn a_node_that_is_linked_is_not_called_shut_down() {
+        let timed_out = || Some("no node answers at 10.0.0.2:7332".to_owned());
+        assert_eq!(why_of(MemberStanding::Resting, true, None), None);
+        let told = why_of(MemberStanding::Resting, false, timed_out()).unwrap();
+        assert!(
+            told.contains("that it shuts down") && told.contains("10.0.0.2:7332"),
+            "{told}"
+        );
+        assert_eq!(why_of(MemberStanding::In, false, timed_out()), timed_out());
+    }
 }

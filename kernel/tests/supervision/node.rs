@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::net::UdpSocket;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use mgp_cluster::links::{LinkTable, PeerLink};
@@ -22,7 +23,7 @@ use mgp_sync::credit::Credit;
 use mgp_tools::registrar::ServerTree;
 use mgp_transports::quic::{
     AcceptedPeer, InboundCall, InboundStream, LinkConfig, LinkEndpoint, NewLink, NodeIdentity,
-    NodeSigner,
+    NodeLink, NodeSigner,
 };
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -66,6 +67,7 @@ impl EndOfLink {
                 wall_ms: 5,
             }),
             memory: Credit::new(1 << 30),
+            relay: false,
         };
         let (endpoint, mut acceptor) = LinkEndpoint::new(socket, config).unwrap();
         let (taken, accepted) = mpsc::unbounded_channel();
@@ -123,6 +125,8 @@ struct KernelAndNode {
     owner: EndOfLink,
     of: NodeServer,
     kept: Vec<NewLink>,
+    /// The owner's end of the last link.
+    at_owner: Option<NodeLink>,
 }
 
 impl KernelAndNode {
@@ -140,6 +144,7 @@ impl KernelAndNode {
             owner,
             of,
             kept: Vec::new(),
+            at_owner: None,
         }
     }
 
@@ -155,6 +160,7 @@ impl KernelAndNode {
         let AcceptedPeer::Link(mut taken) = taken else {
             panic!("{taken:?}")
         };
+        self.at_owner = Some(taken.link.clone());
         tokio::spawn(async move {
             while let Ok(stream) = taken.inbound.next().await {
                 if let InboundStream::Call(call) = stream {
@@ -169,13 +175,23 @@ impl KernelAndNode {
     }
 
     fn links(&self, links: BTreeMap<NodeId, Arc<PeerLink>>) {
-        let table = &self.kernel.connector.links;
-        let before = table.load();
-        table.store(Arc::new(LinkTable {
+        self.publish(LinkTable {
             links,
             ..LinkTable::default()
-        }));
+        });
+    }
+
+    fn publish(&self, links: LinkTable) {
+        let table = &self.kernel.connector.links;
+        let before = table.load();
+        table.store(Arc::new(links));
         before.replaced.cancel();
+    }
+
+    /// The owner ends the link, and says why.
+    async fn owner_closes(&self, peer: &PeerLink, why: LinkClose) {
+        self.at_owner.as_ref().unwrap().close(why);
+        peer.link.ended().await;
     }
 
     /// The owner shares these tools.
@@ -195,6 +211,7 @@ impl KernelAndNode {
                 specification: None,
                 replica: false,
                 stateful: false,
+                starting: false,
             },
             tools: tools.iter().map(tool).collect(),
             stage: Stage::Fresh,
@@ -248,7 +265,7 @@ async fn a_server_of_another_node_is_there_while_its_node_is_linked() {
         .ask("tools/call", Some(r#"{"name":"time"}"#))
         .await
         .unwrap_err();
-    assert!(away.to_string().contains("nas is not linked now"), "{away}");
+    assert!(away.to_string().contains("nas is away"), "{away}");
 
     let _peer = nodes.link().await;
     until("it is back", || server.health() == Some(Health::Healthy)).await;
@@ -263,4 +280,47 @@ async fn a_server_of_another_node_is_there_while_its_node_is_linked() {
         .await
         .unwrap()
         .unwrap();
+}
+
+/// A call that comes while its owner restarts waits for it; one that comes when its owner was lost does not, and neither
+/// does one long after a shutdown.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_waits_for_an_owner_that_was_shut_down() {
+    let mut nodes = KernelAndNode::new().await;
+    let server = nodes.kernel.server("nas/demo");
+    nodes.shares(&["time"]);
+    let peer = nodes.link().await;
+    connected(&server, -1).await;
+    let link = server.link().unwrap();
+    let begin = || {
+        let link = link.clone();
+        tokio::spawn(async move { link.ask("tools/call", Some(r#"{"name":"time"}"#)).await })
+    };
+    nodes.owner_closes(&peer, LinkClose::Shutdown).await;
+    let at_once = begin();
+    nodes.publish(LinkTable {
+        shut_down: BTreeMap::from([(nodes.node(), Instant::now())]),
+        ..LinkTable::default()
+    });
+    let meanwhile = begin();
+    tokio::task::yield_now().await;
+    let peer = nodes.link().await;
+    for call in [at_once, meanwhile] {
+        let answer = tokio::time::timeout(DEADLINE, call).await.unwrap().unwrap();
+        assert!(String::from_utf8_lossy(&answer.unwrap()).contains("called"));
+    }
+
+    nodes.owner_closes(&peer, LinkClose::Done).await;
+    let lost = begin().await.unwrap().unwrap_err();
+    assert!(lost.to_string().contains("nas is away"), "{lost}");
+    let long_ago = Instant::now().checked_sub(Duration::from_secs(60)).unwrap();
+    nodes.publish(LinkTable {
+        shut_down: BTreeMap::from([(nodes.node(), long_ago)]),
+        ..LinkTable::default()
+    });
+    let stopped = begin().await.unwrap().unwrap_err();
+    assert!(
+        stopped.to_string().contains("nas was shut down"),
+        "{stopped}"
+    );
 }

@@ -45,6 +45,7 @@ use mgp_runtime::task_supervisor::TaskSupervisorHandle;
 use mgp_servers::guard::{GuardActor, GuardHandle};
 use mgp_servers::server::{Connector, ResourceFigures, ServerHandle, ServerTable, Status};
 use mgp_store::audit::AuditHandle;
+use mgp_store::witnesses::Witnesses;
 use mgp_sync::Snapshot;
 use mgp_tools::catalog::{CatalogActor, CatalogHandle, Shown};
 use mgp_tools::events::EventsHandle;
@@ -307,6 +308,7 @@ async fn cluster(
         servers,
         access: access.clone(),
         audit: AuditHandle::off(),
+        witnesses: Witnesses::open(folder).unwrap().witnesses,
     };
     Cluster::start(needs, root).await.unwrap()
 }

@@ -226,11 +226,11 @@ async def call(link, identity, owner, agent="agent.local", tool="test_simple_tex
     named = more.pop("named", None)
     if signed is None and named is None:
         named, signed = words.assertion(identity, owner, link.binding, agent)
-    seconds, arguments = more.pop("seconds", 20), more.pop("arguments", {})
+    seconds, arguments, mgp = more.pop("seconds", 20), more.pop("arguments", {}), more.pop("mgp", False)
     header = words.header(server, named, signed, **more)
     number = link.open(CALL)
     link.say(number, HEADER, words.write(header))
-    link.say(number, PARAMS, words.params(tool, arguments))
+    link.say(number, PARAMS, words.params(tool, arguments, mgp))
     stream = link.streams[number]
     while True:
         kind, body = await stream.frame(seconds)

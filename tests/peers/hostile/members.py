@@ -109,6 +109,39 @@ async def assertions(at, key, owner, member):
     return told
 
 
+KERNEL_TOOLS = {
+    "mgp/agent/ask": {"target_agent_id": "agent.local", "prompt": "who is there?"},
+    "mgp/tools/discover": {"query": "text"},
+    "mgp/tools/request": {"requirements": {"capabilities": ["text"]}},
+    "mgp/tools/call": {"name": "test_simple_text", "arguments": {}},
+    "mgp/tools/session": {},
+    "mgp/tools/session/evict": {"tools": []},
+    "mgp/events/pending_callbacks": {},
+    "mgp/events/channels": {},
+    "mgp/callback/respond": {"callback_id": "1", "response": "yes"},
+    "mgp/stream/cancel": {"request_id": 1},
+    "mgp/stream/pace": {"request_id": 1, "max_chunks_per_second": 1},
+    "mgp/access/list": {},
+    "mgp/discovery/list": {},
+    "mgp/health/ping": {},
+    "mgp/calls/read": {"result_id": "1", "from": 0},
+}
+
+
+async def kernel_tools(at, key, owner):
+    """The tools of the kernel, in each spelling, beside one that nobody has: codes and words of the answers."""
+    owner = bytes.fromhex(owner)
+    identity, link = await enters(at, key)
+    told = {}
+    asked = [("unknown", {})]
+    asked += [(method.replace("/", by), args) for method, args in KERNEL_TOOLS.items() for by in "/._"]
+    for tool, arguments in asked:
+        named, signed = words.assertion(identity, owner, link.binding, "agent.local")
+        kind, body = await call(link, identity, owner, named=named, signed=signed, tool=tool, arguments=arguments, mgp=True)
+        told[tool] = str(body).replace(tool, "TOOL") if kind == ERROR else f"taken {kind} {body}"
+    return told
+
+
 async def nothing_signed(link, identity, owner, how):
     """As `tried`, where also nothing at all may be shown."""
     if how.get("named", 0) is None:

@@ -67,12 +67,19 @@ def header(server, named, signed, method="tools/call", **other):
     return made
 
 
-def params(tool, arguments):
+# Every extension of MGP 0.2.
+MGP = {"version": "0.2.0", "extensions": [
+    "security", "access_control", "audit", "code_safety", "lifecycle", "streaming", "bidirectional", "discovery",
+    "tool_discovery",
+]}
+
+
+def params(tool, arguments, mgp=False):
     """Parameters of a client of the version without sessions."""
     meta = {
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientInfo": {"name": "hostile", "version": "1"},
-        "io.modelcontextprotocol/clientCapabilities": {},
+        "io.modelcontextprotocol/clientCapabilities": {"extensions": {"dev.cloto/mgp": MGP}} if mgp else {},
     }
     return json.dumps({"name": tool, "arguments": arguments, "_meta": meta}).encode()
 

@@ -2,7 +2,7 @@
 
 mod lines;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::process::ExitStatus;
 use std::time::Duration;
@@ -29,6 +29,8 @@ pub struct Agent {
     wire: Wire,
     frames: mpsc::Receiver<String>,
     answers: HashMap<String, Value>,
+    /// Methods whose requests get no answer by themselves.
+    unanswered: HashSet<String>,
     /// Answers that came and were not taken yet.
     answered: Vec<(String, Value)>,
     heard: Vec<Value>,
@@ -74,6 +76,7 @@ impl Agent {
             wire,
             frames,
             answers: HashMap::new(),
+            unanswered: HashSet::new(),
             answered: Vec::new(),
             heard: Vec::new(),
             asked: Vec::new(),
@@ -102,6 +105,34 @@ impl Agent {
     /// From now on requests of this method are answered with `result`; others with -32601.
     pub fn answers(&mut self, method: &str, result: Value) {
         self.answers.insert(method.to_owned(), result);
+    }
+
+    /// From now on requests of this method wait, as for a person, until [`Self::reply`].
+    pub fn leave_unanswered(&mut self, method: &str) {
+        self.unanswered.insert(method.to_owned());
+    }
+
+    /// Waits until the other side has made so many requests of this method; gives the last of them.
+    ///
+    /// # Panics
+    /// When they do not come by the deadline.
+    pub async fn wait_for_request(&mut self, method: &str, times: usize) -> Value {
+        let asked = async {
+            loop {
+                let mut of_method = self.asked.iter().filter(|asked| asked["method"] == method);
+                if let Some(last) = of_method.nth(times.saturating_sub(1)) {
+                    return last.clone();
+                }
+                self.next(method).await;
+            }
+        };
+        within(method, DEADLINE, asked).await
+    }
+
+    /// Answers a request of the other side.
+    pub async fn reply(&mut self, request: &Value, result: Value) {
+        let answer = json!({"jsonrpc": "2.0", "id": request["id"], "result": result});
+        self.send(&answer.to_string()).await;
     }
 
     /// Sends a request and waits for its answer; what comes meanwhile is kept or answered.
@@ -274,9 +305,13 @@ impl Agent {
         match (frame.get("method"), frame.get("id")) {
             (Some(_), None) => self.heard.push(frame),
             (Some(method), Some(id)) => {
-                let answer = self.canned(method.as_str().unwrap_or_default(), id);
+                let method = method.as_str().unwrap_or_default();
+                let waits = self.unanswered.contains(method);
+                let answer = self.canned(method, id).to_string();
                 self.asked.push(frame);
-                self.send(&answer.to_string()).await;
+                if !waits {
+                    self.send(&answer).await;
+                }
             }
             (None, _) => self.answered.push((text, frame)),
         }

@@ -103,6 +103,53 @@ async fn a_cluster_outlasts_cut_cables_and_lost_power() {
     drop(nas);
 }
 
+/// Two machines that reach a third one alone call each other's tools through it, and both say so; where a direct way
+/// opens, the relayed one is left.
+#[tokio::test(flavor = "multi_thread")]
+async fn two_machines_that_reach_a_third_one_alone_call_through_it() {
+    let Some(network) = network(3) else {
+        return;
+    };
+    let nas = machine(&network, 0, "nas", "").await;
+    let desk = machine(&network, 1, "desk", &demo()).await;
+    let den = machine(&network, 2, "den", "").await;
+    desk.connected(&["demo"]).await;
+    for machine in [1, 2] {
+        network.set_apart(machine, true);
+    }
+    join(&nas, &desk, &["--role", "admin"]).await;
+    join(&nas, &den, &[]).await;
+    let relay = async |of: &Kernel, name: &str| {
+        let status = of.mgp_json(&["cluster", "status"]).await;
+        let nodes = status["nodes"].as_array().cloned().unwrap_or_default();
+        let node = nodes.into_iter().find(|node| node["name"] == name);
+        node.map_or(Value::Null, |node| node["relay"].clone())
+    };
+    wait_until("they are linked through nas", DEADLINE, async || {
+        relay(&den, "desk").await == "nas" && relay(&desk, "den").await == "nas"
+    })
+    .await;
+    assert_eq!(relay(&den, "nas").await, Value::Null);
+    let told = den.mgp(&["cluster", "status"]).await;
+    let told = String::from_utf8_lossy(&told.stdout).into_owned();
+    assert!(told.contains("linked through nas for"), "{told}");
+    desk.mgp_json(&["share", "demo", "--to", "cluster"]).await;
+    nas.mgp_json(&["grant", "local@den", "desk/demo"]).await;
+    shows(&den, "desk__demo__test_simple_text").await;
+    assert!(call(&den, "desk/demo:test_simple_text").await);
+    let passed = nas.mgp(&["cluster", "status"]).await;
+    let passed = String::from_utf8_lossy(&passed.stdout).into_owned();
+    assert!(passed.contains("relays between"), "{passed}");
+    for machine in [1, 2] {
+        network.set_apart(machine, false);
+    }
+    wait_until("the link is direct", DEADLINE, async || {
+        relay(&den, "desk").await == Value::Null
+    })
+    .await;
+    assert!(call(&den, "desk/demo:test_simple_text").await);
+}
+
 /// PRJ-003, FED-012: nothing is said on the network until it is switched on; then nodes of one cluster find each other.
 #[tokio::test(flavor = "multi_thread")]
 async fn nodes_find_each_other_once_that_is_switched_on() {

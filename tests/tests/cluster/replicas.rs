@@ -7,19 +7,23 @@ use serde_json::{Value, json};
 use crate::scene::{join, linked, operator, tools};
 
 /// Two owners of a server that is marked as one of several, and the node whose agents call it.
-struct Replicas {
-    desk: Kernel,
-    owners: Vec<(&'static str, Kernel)>,
+pub(crate) struct Replicas {
+    pub(crate) desk: Kernel,
+    pub(crate) owners: Vec<(&'static str, Kernel)>,
     /// The name of the tool that answers at once, as agents of the desk are shown it.
-    text: String,
+    pub(crate) text: String,
 }
 
 impl Replicas {
-    /// Both owners share it with everybody, and the desk, which alone may grant, lets its agents call both.
     async fn with(keys: &str) -> Self {
+        Self::sharing(&[], keys).await
+    }
+
+    /// Both owners share it with everybody, and the desk, which alone may grant, lets its agents call both.
+    pub(crate) async fn sharing(options: &[&str], keys: &str) -> Self {
         let demo = format!(
             "{}replica = true\ncall_timeout_secs = 0\n{keys}",
-            Program::fixture(&[]).entry("demo")
+            Program::fixture(options).entry("demo")
         );
         let desk = node("desk", "").await;
         let mut owners = Vec::new();
@@ -73,8 +77,25 @@ impl Replicas {
         &owner.expect("it is still there").1
     }
 
+    /// The node at which the tool was called, once it was; an error when both have it.
+    pub(crate) async fn executed_at(&self, tool: &str) -> &'static str {
+        let mut found = Vec::new();
+        wait_until("an owner executed the call", DEADLINE, async || {
+            found.clear();
+            for (name, _) in &self.owners {
+                if self.calls(name, tool).await != Value::Null {
+                    found.push(*name);
+                }
+            }
+            !found.is_empty()
+        })
+        .await;
+        assert_eq!(found.len(), 1, "{tool} was executed at {found:?}");
+        found[0]
+    }
+
     /// Ends a node without a word.
-    async fn kill(&mut self, name: &str) {
+    pub(crate) async fn kill(&mut self, name: &str) {
         let at = self.owners.iter().position(|(known, _)| *known == name);
         let (_, owner) = self.owners.remove(at.expect("it is still there"));
         owner.end(Signal::SIGKILL, DEADLINE).await;
@@ -107,7 +128,7 @@ impl Replicas {
     }
 
     /// The record of a call of the tool, the first or a later one, at the desk.
-    async fn record(&self, tool: &str, nth: usize) -> Value {
+    pub(crate) async fn record(&self, tool: &str, nth: usize) -> Value {
         let mut found = Value::Null;
         wait_until("the call is written down", DEADLINE, async || {
             let tail = self
@@ -129,7 +150,7 @@ impl Replicas {
     }
 
     /// How often a server of a living owner was called.
-    async fn calls(&self, name: &str, tool: &str) -> Value {
+    pub(crate) async fn calls(&self, name: &str, tool: &str) -> Value {
         let mut agent = operator(self.owner(name)).await;
         let told = agent.call("demo__count", json!({})).await.result();
         told["structuredContent"]["calls"][tool].clone()

@@ -1,6 +1,7 @@
 //! The kernel's own end, and a second one beside it.
 
 mod ending;
+mod files;
 mod growth;
 mod guard;
 mod replay;

@@ -6,7 +6,7 @@ use crate::reader::{Address, Package};
 use crate::workspace::{self, Sources, below, sources};
 
 /// The most files and folders in one folder.
-const MOST: usize = 15;
+const MOST: usize = 20;
 
 /// No modules beside each other need each other in a circle, at any level of any package.
 #[test]
@@ -87,7 +87,7 @@ fn an_import_of_everything_is_found() {
 }
 
 #[test]
-fn a_sixteenth_entry_is_one_too_many() {
+fn an_entry_beyond_the_most_is_one_too_many() {
     let mut planted = Sources::new();
     for n in 0..MOST {
         planted.insert(format!("x/src/f{n}.rs"), String::new());
@@ -95,7 +95,8 @@ fn a_sixteenth_entry_is_one_too_many() {
     planted.insert("x/src/f0/below.rs".to_owned(), String::new());
     assert!(full_folders(&planted).is_empty());
     planted.insert("x/src/deep/file.rs".to_owned(), String::new());
-    assert_eq!(full_folders(&planted), ["x/src has 16 entries"]);
+    let found = format!("x/src has {} entries", MOST + 1);
+    assert_eq!(full_folders(&planted), [found]);
 }
 
 /// What a rule finds in the packages and in each suite of tests.

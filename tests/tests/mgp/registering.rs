@@ -4,6 +4,7 @@
 mod deregistering;
 mod judged;
 mod listed;
+mod shortened;
 
 use mgp_tests::harness::mgp::speaks_mgp;
 use mgp_tests::harness::{Agent, DEADLINE, Kernel, wait_until};

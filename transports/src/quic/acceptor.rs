@@ -54,7 +54,8 @@ impl Acceptor {
     pub async fn next(&mut self) -> Option<AcceptedPeer> {
         loop {
             tokio::select! {
-                incoming = self.core.socket.accept() => self.begin(incoming?),
+                incoming = self.core.socket.accept() => self.begin_direct(incoming?),
+                incoming = self.core.relayed.accept() => self.begin_relayed(incoming?),
                 Some((from, accepted)) = self.under_way.next() => {
                     if let Some(at) = self.from.iter().position(|other| *other == from) {
                         self.from.swap_remove(at);
@@ -73,7 +74,7 @@ impl Acceptor {
         self.under_way.len()
     }
 
-    fn begin(&mut self, incoming: Incoming) {
+    fn begin_direct(&mut self, incoming: Incoming) {
         // Whoever has not shown that it is where it says gets one small packet, whatever it sends:
         // nobody is flooded with our answers.
         if !incoming.remote_address_validated() {
@@ -82,6 +83,18 @@ impl Acceptor {
             }
             return;
         }
+        self.begin(incoming, None);
+    }
+
+    /// Where the packets come from is said by the relay, a node that was let in.
+    fn begin_relayed(&mut self, incoming: Incoming) {
+        match self.core.relay.ends(incoming.remote_address()) {
+            Some((_, relay)) => self.begin(incoming, Some(relay)),
+            None => incoming.ignore(),
+        }
+    }
+
+    fn begin(&mut self, incoming: Incoming, relay: Option<NodeId>) {
         let from = incoming.remote_address().ip();
         let of_one = self.from.iter().filter(|other| **other == from).count();
         if self.from.len() >= HANDSHAKES || of_one >= HANDSHAKES_OF_ONE {
@@ -98,7 +111,7 @@ impl Acceptor {
         self.from.push(from);
         let core = Arc::clone(&self.core);
         self.under_way.push(Box::pin(async move {
-            let accepted = take(&core, connecting, &findings).await;
+            let accepted = take(&core, connecting, &findings, relay).await;
             let accepted = accepted.inspect_err(|why| {
                 let peer = findings.peer().map(|(_, key)| NodeId::of_key(&key));
                 core.told(peer, why);
@@ -112,22 +125,36 @@ async fn take(
     core: &EndpointCore,
     connecting: Connecting,
     findings: &PeerFindings,
+    relay: Option<NodeId>,
 ) -> Result<AcceptedPeer, NoLink> {
     let address = connecting.remote_address();
     let failed = |why: String| match findings.fault() {
         Some(fault) => NoLink::Peer(fault),
-        None => NoLink::Unreachable(address, why),
+        None => match relay {
+            Some(relay) => NoLink::RelaySilent { relay, why },
+            None => NoLink::Unreachable(address, why),
+        },
     };
     let connected = timeout(HANDSHAKE, connecting).await;
     let connected = connected.map_err(|_| failed("it took too long".to_owned()))?;
     let connection = connected.map_err(|error| failed(in_words(&error)))?;
+    let shaken = |key| Shaken {
+        connection: connection.clone(),
+        key,
+        relay,
+    };
     match findings.peer() {
         Some((LinkPurpose::Link, key)) => {
-            let linked = core.greet(Shaken { connection, key }, false).await?;
+            let linked = core.greet(shaken(key), false).await?;
             Ok(AcceptedPeer::Link(Box::new(linked)))
         }
+        // Only nodes that are in the cluster already are reached through others.
+        Some((LinkPurpose::Pair, _)) if relay.is_some() => {
+            close(&connection, LinkClose::NotPinned);
+            Err(NoLink::NotEntered(LinkClose::NotPinned))
+        }
         Some((LinkPurpose::Pair, key)) => {
-            let paired = pair(core, Shaken { connection, key }).await?;
+            let paired = pair(core, shaken(key)).await?;
             Ok(AcceptedPeer::Pairing(Box::new(paired)))
         }
         None => Err(failed("it has shown no key".to_owned())),

@@ -53,6 +53,7 @@ impl ControlInput {
                 | Control::Index(_)
                 | Control::IndexReport(_)
                 | Control::Leaving(_)
+                | Control::Reach(_)
                 | Control::Unknown(_)),
             ) => Ok(message),
             Err(failure) => Err(failure),
@@ -76,6 +77,7 @@ impl ControlInput {
                 | Control::Index(_)
                 | Control::IndexReport(_)
                 | Control::Leaving(_)
+                | Control::Reach(_)
                 | Control::Unknown(_),
             ) => Err(StreamFailure::Malformed(
                 "a link that does not begin with a hello",

@@ -19,6 +19,7 @@ use super::handshake::identity::NodeIdentity;
 use super::handshake::{Handshakes, LinkPurpose};
 use super::limits::{self, DIALED_ADDRESSES, HANDSHAKE, RESOLVING};
 use super::link::NewLink;
+use super::packets::relay::{Relay, RelayedPair};
 use super::pairing::{PairingDoor, PairingLink, PairingOpen, turned_away};
 use super::pinned::Pinned;
 
@@ -30,6 +31,8 @@ pub struct LinkConfig {
     pub greeting: Greeting,
     /// What the messages of all links may take.
     pub memory: Arc<Credit>,
+    /// Whether packets are passed on between nodes that have no link to each other.
+    pub relay: bool,
 }
 
 impl fmt::Debug for LinkConfig {
@@ -49,15 +52,27 @@ impl LinkEndpoint {
     /// The socket cannot be used.
     pub fn new(socket: UdpSocket, config: LinkConfig) -> io::Result<(Self, Acceptor)> {
         let door = Arc::new(PairingDoor::default());
-        let handshakes = Handshakes::new(config.identity, Pinned::new(), door);
+        let (here, pinned) = (config.identity.id(), Pinned::new());
+        let handshakes = Handshakes::new(config.identity, Arc::clone(&pinned), door);
         let mut server = ServerConfig::with_crypto(Arc::new(handshakes.server().0));
         server.transport_config(limits::guest());
         limits::bound_incoming(&mut server);
         let runtime = Arc::new(TokioRuntime);
         let of_socket = limits::socket();
-        let socket = quinn::Endpoint::new(of_socket, Some(server.clone()), socket, runtime)?;
+        let socket =
+            quinn::Endpoint::new(of_socket, Some(server.clone()), socket, runtime.clone())?;
+        let (relay, ends) = Relay::new(here, pinned, config.relay);
+        let (of_relayed, ends) = (limits::socket(), Arc::new(ends));
+        let relayed = quinn::Endpoint::new_with_abstract_socket(
+            of_relayed,
+            Some(server.clone()),
+            ends,
+            runtime,
+        )?;
         let core = Arc::new(EndpointCore {
             socket,
+            relayed,
+            relay,
             handshakes,
             server,
             greeting: config.greeting,
@@ -107,6 +122,30 @@ impl LinkEndpoint {
         linked.inspect_err(|why| self.0.told(Some(node), why))
     }
 
+    /// Dials a pinned node through another one, to which there is a direct link.
+    ///
+    /// # Errors
+    /// [`NoLink`].
+    pub async fn dial_through(&self, node: NodeId, relay: NodeId) -> Result<NewLink, NoLink> {
+        let linked = async {
+            let shaken = self.connect_through(node, relay).await?;
+            self.0.greet(shaken, true).await
+        };
+        let linked = linked.await;
+        // Who refuses says so each time, and changes nothing.
+        linked.inspect_err(|why| {
+            if !matches!(why, NoLink::RelayRefused { .. }) {
+                self.0.told(Some(node), why);
+            }
+        })
+    }
+
+    /// What this node passes on for others at present.
+    #[must_use]
+    pub fn relayed_pairs(&self) -> Vec<RelayedPair> {
+        self.0.relay.pairs()
+    }
+
     /// Dials a node to be paired with it: the one that made the ticket.
     ///
     /// # Errors
@@ -121,9 +160,10 @@ impl LinkEndpoint {
         Ok(self.0.pairing(shaken, opened, None))
     }
 
-    /// Ends all links, and takes no more.
-    pub fn close(&self) {
-        let code = VarInt::from_u64(LinkClose::Done.code()).unwrap_or(VarInt::MAX);
+    /// Ends all links, and takes no more. Once they have ended it has no effect.
+    pub fn close(&self, why: LinkClose) {
+        let code = VarInt::from_u64(why.code()).unwrap_or(VarInt::MAX);
+        self.0.relayed.close(code, &[]);
         self.0.socket.close(code, &[]);
     }
 
@@ -144,7 +184,7 @@ impl LinkEndpoint {
 
     #[cfg(test)]
     pub(super) fn connections(&self) -> usize {
-        self.0.socket.open_connections()
+        self.0.socket.open_connections() + self.0.relayed.open_connections()
     }
 
     async fn connect(
@@ -164,6 +204,43 @@ impl LinkEndpoint {
             }
         }
         Err(last)
+    }
+
+    async fn connect_through(&self, node: NodeId, relay: NodeId) -> Result<Shaken, NoLink> {
+        if node == self.id() || node == relay {
+            return Err(NoLink::Itself);
+        }
+        let silent = |why: &dyn fmt::Display| NoLink::RelaySilent {
+            relay,
+            why: in_words(why),
+        };
+        let Some(mut dial) = self.0.relay.dial(node, relay) else {
+            return Err(silent(&"it is not linked itself"));
+        };
+        let (crypto, findings) = self.0.handshakes.client(node, LinkPurpose::Link);
+        let mut config = ClientConfig::new(Arc::new(crypto));
+        config.transport_config(limits::peer());
+        let failed = |why: &dyn fmt::Display| match findings.fault() {
+            Some(fault) => NoLink::Peer(fault),
+            None => silent(why),
+        };
+        let relayed = &self.0.relayed;
+        let connecting = relayed.connect_with(config, dial.address, "node.invalid");
+        let connecting = connecting.map_err(|error| failed(&error))?;
+        let connected = tokio::select! {
+            connected = timeout(HANDSHAKE, connecting) => connected,
+            Ok(why) = &mut dial.refused => return Err(NoLink::RelayRefused { relay, why }),
+        };
+        let connected = connected.map_err(|_| failed(&"it took too long"))?;
+        let connection = connected.map_err(|error| failed(&error))?;
+        match findings.peer() {
+            Some((_, key)) => Ok(Shaken {
+                connection,
+                key,
+                relay: Some(relay),
+            }),
+            None => Err(failed(&"it has shown no key")),
+        }
     }
 
     async fn shake(
@@ -189,7 +266,11 @@ impl LinkEndpoint {
         let connected = connected.map_err(|_| failed(&"it took too long"))?;
         let connection = connected.map_err(|error| failed(&error))?;
         match findings.peer() {
-            Some((_, key)) => Ok(Shaken { connection, key }),
+            Some((_, key)) => Ok(Shaken {
+                connection,
+                key,
+                relay: None,
+            }),
             None => Err(failed(&"it has shown no key")),
         }
     }

@@ -1,6 +1,7 @@
 //! Frames on a stream: written in one piece, read as they come.
 
 use bytes::{Bytes, BytesMut};
+use futures_util::FutureExt as _;
 use mgp_protocol::federation::ends::{LinkClose, StreamReset};
 use mgp_protocol::federation::frames::{BadHead, FrameHead, FrameKind, HEAD, StreamKind};
 use mgp_protocol::federation::plain;
@@ -75,6 +76,11 @@ impl StreamFailure {
                 Self::LinkClosed(LinkClose::of_code(close.error_code.into_inner()))
             }
             ConnectionError::LocallyClosed => Self::ClosedHere,
+            ConnectionError::ConnectionClosed(close)
+                if is_about_certificate(u64::from(close.error_code)) =>
+            {
+                Self::LinkClosed(LinkClose::NotPinned)
+            }
             ConnectionError::VersionMismatch
             | ConnectionError::TransportError(_)
             | ConnectionError::ConnectionClosed(_)
@@ -83,6 +89,13 @@ impl StreamFailure {
             | ConnectionError::CidsExhausted => Self::LinkLost(in_words(error)),
         }
     }
+}
+
+/// Whether a peer that does not take the certificate it was shown says so: QUIC carries an alert of TLS (RFC 8446, 6)
+/// as 0x100 and its number (RFC 9001, 4.8).
+fn is_about_certificate(code: u64) -> bool {
+    // bad_certificate to certificate_unknown, unknown_ca, access_denied.
+    matches!(code.checked_sub(0x100), Some(42..=46 | 48 | 49))
 }
 
 /// Why a frame was not written.
@@ -142,6 +155,22 @@ impl FrameWriter {
     pub(super) async fn begin(&mut self, kind: StreamKind) -> Result<(), WriteFailure> {
         let first = Bytes::copy_from_slice(&[kind.code()]);
         self.stream.write_chunk(first).await.map_err(failure)
+    }
+
+    /// Says what the stream is for and writes its first two frames, in one go: each write takes the connection's
+    /// lock and wakes its driver.
+    pub(super) async fn begin_call(
+        &mut self,
+        stream: StreamKind,
+        header: Bytes,
+        params: Bytes,
+    ) -> Result<(), WriteFailure> {
+        let first = Bytes::copy_from_slice(&[stream.code()]);
+        let head = self.head(FrameKind::Header, &header)?;
+        let params_head = self.head(FrameKind::Params, &params)?;
+        let mut chunks = [first, head, header, params_head, params];
+        let written = self.stream.write_all_chunks(&mut chunks).await;
+        written.map_err(failure)
     }
 
     /// Writes one frame. Given up half way, the stream can only be dropped.
@@ -345,6 +374,15 @@ impl FrameReader {
             self.body.extend_from_slice(&chunk.bytes);
         }
         Ok(true)
+    }
+
+    /// Reads the end of the stream where it is here already. A reader that is dropped before its stream's end tells
+    /// the peer to stop, which is a packet each way for nothing when the last frame came with the end.
+    pub(super) fn take_end(&mut self) {
+        let nothing_left = self.head.is_none() && self.body.is_empty();
+        if nothing_left && let Some(Ok(None)) = self.stream.read_chunk(1, true).now_or_never() {
+            self.done = true;
+        }
     }
 
     pub(super) fn stop(&mut self, why: StreamReset) {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use mgp_protocol::federation::control::Control;
 use mgp_protocol::federation::ends::LinkClose;
-use mgp_protocol::federation::frames::{CONTROL_BODY, StreamKind};
+use mgp_protocol::federation::frames::{CONTROL_BODY, RelayRefusal, StreamKind};
 use mgp_protocol::federation::hello::{Hello, NoCommonVersion};
 use mgp_protocol::ids::NodeId;
 use mgp_sync::Credit;
@@ -20,6 +20,7 @@ use super::frames::{FrameReader, FrameWriter, StreamFailure, WriteFailure};
 use super::handshake::{Handshakes, PeerFault};
 use super::limits::{self, HANDSHAKE};
 use super::link::{Greeted, NewLink, binding, budget, kind};
+use super::packets::relay::Relay;
 use super::pairing::{PairingGuest, PairingLink};
 use super::pinned::close;
 
@@ -41,6 +42,25 @@ pub enum NoLink {
     /// Nobody answers, or no node.
     #[error("no node answers at {0}: {1}")]
     Unreachable(SocketAddr, String),
+    /// Nobody said where it is.
+    #[error("no address of the node is known")]
+    NoAddress,
+    /// The relay passes nothing on to it.
+    #[error("the node {} relays nothing to it: {}", .relay.short(), .why)]
+    RelayRefused {
+        /// The node between.
+        relay: NodeId,
+        /// Its reason.
+        why: RelayRefusal,
+    },
+    /// The node does not answer through the relay.
+    #[error("no node answers through {}: {}", .relay.short(), .why)]
+    RelaySilent {
+        /// The node between.
+        relay: NodeId,
+        /// What went wrong.
+        why: String,
+    },
     /// Who is there is not taken.
     #[error(transparent)]
     Peer(#[from] PeerFault),
@@ -65,6 +85,8 @@ impl NoLink {
             Self::Unresolved(..) => "unresolved",
             Self::Itself => "itself",
             Self::Unreachable(..) => "unreachable",
+            Self::NoAddress => "no address",
+            Self::RelayRefused { .. } | Self::RelaySilent { .. } => "relay",
             Self::Peer(fault) => fault.kind(),
             Self::Version(_) => "version",
             Self::NotTaken(why) => kind(why),
@@ -77,6 +99,9 @@ impl NoLink {
 /// The socket of a node, and what its links are made with.
 pub(super) struct EndpointCore {
     pub(super) socket: quinn::Endpoint,
+    /// For links through other nodes.
+    pub(super) relayed: quinn::Endpoint,
+    pub(super) relay: Arc<Relay>,
     pub(super) handshakes: Handshakes,
     pub(super) server: ServerConfig,
     pub(super) greeting: Greeting,
@@ -96,6 +121,8 @@ impl fmt::Debug for EndpointCore {
 pub(super) struct Shaken {
     pub(super) connection: quinn::Connection,
     pub(super) key: [u8; 32],
+    /// The node between, if it is not direct.
+    pub(super) relay: Option<NodeId>,
 }
 
 impl EndpointCore {
@@ -144,11 +171,13 @@ impl EndpointCore {
             hello,
             agreed,
             dialed,
+            relay: shaken.relay,
             entered,
             control: (input, output),
         };
         Ok(NewLink::new(
             greeted,
+            &self.relay,
             budget(&self.memory),
             Arc::clone(&self.log),
         ))

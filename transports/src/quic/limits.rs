@@ -32,6 +32,9 @@ const STREAMS: u32 = LOADED + (LISTENS + FOLLOWS) as u32;
 /// Packets under way that are too long for a datagram. The next ones are lost, as packets may be.
 pub(super) const LONG_PACKETS: usize = 16;
 
+/// And of those, what packets that are passed on for others take: the other half is for those of membership.
+pub(super) const RELAY_STREAMS: usize = LONG_PACKETS / 2;
+
 /// What a stream holds that nobody reads. A stream gets through so much in each round trip: 25 MB/s at
 /// 10 ms, and 8 MiB between continents in ten seconds.
 const STREAM_WINDOW: u32 = 256 << 10;

@@ -9,8 +9,8 @@ use bytes::Bytes;
 use mgp_protocol::federation::assertion::{BINDING_LABEL, LinkBinding};
 use mgp_protocol::federation::call::{CallHeader, CallRefused};
 use mgp_protocol::federation::ends::LinkClose;
-use mgp_protocol::federation::frames::{CALL_BODY, CONTROL_BODY, FrameKind, StreamKind};
-use mgp_protocol::federation::hello::{Agreed, Hello};
+use mgp_protocol::federation::frames::{CALL_BODY, CONTROL_BODY, PACKET, PacketHead, StreamKind};
+use mgp_protocol::federation::hello::{Agreed, Hello, WireFeatures};
 use mgp_protocol::ids::NodeId;
 use mgp_sync::Credit;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -21,7 +21,8 @@ use super::control::{ControlInput, ControlOutput};
 use super::frames::{FrameReader, FrameWriter, StreamFailure, WriteFailure, in_words};
 use super::inbound::InboundStreams;
 use super::limits::{CALLS, FOLLOWS, IDLE, LINK_MEMORY, LISTENS, LONG_PACKETS, LOOK, SYNCS};
-use super::packets::{self, PacketFate, PacketInput};
+use super::packets::relay::{NeighborPlace, Relay};
+use super::packets::{self, PacketFate, PacketHeads, PacketInput};
 use super::pinned::{Entered, close};
 use super::streams::{CallInput, CallOutput, SyncStream};
 use crate::budget::MessageBudget;
@@ -57,6 +58,7 @@ struct LinkCore {
     agreed: Agreed,
     binding: LinkBinding,
     dialed: bool,
+    relay: Option<NodeId>,
     calls: Arc<Semaphore>,
     listens: Arc<Semaphore>,
     follows: Arc<Semaphore>,
@@ -67,6 +69,7 @@ struct LinkCore {
     /// Nothing was heard of the peer for too long, and so this node closed it.
     silent: AtomicBool,
     log: Arc<CloseLog>,
+    _neighbor: Option<NeighborPlace>,
     _entered: Entered,
 }
 
@@ -111,6 +114,7 @@ pub(super) struct Greeted {
     pub(super) hello: Hello,
     pub(super) agreed: Agreed,
     pub(super) dialed: bool,
+    pub(super) relay: Option<NodeId>,
     pub(super) entered: Entered,
     pub(super) control: (ControlInput, ControlOutput),
 }
@@ -130,11 +134,27 @@ pub(super) fn budget(all: &Arc<Credit>) -> MessageBudget {
 }
 
 impl NewLink {
-    pub(super) fn new(greeted: Greeted, budget: MessageBudget, log: Arc<CloseLog>) -> Self {
+    pub(super) fn new(
+        greeted: Greeted,
+        relay: &Arc<Relay>,
+        budget: MessageBudget,
+        log: Arc<CloseLog>,
+    ) -> Self {
         let (control_input, control_output) = greeted.control;
         let connection = greeted.connection;
         let inbound = InboundStreams::new(connection.clone(), budget.clone());
-        let packets = PacketInput::new(connection.clone());
+        let has_heads = greeted.agreed.features.contains(WireFeatures::RELAY);
+        let (neighbor, heads) = match (has_heads, greeted.relay) {
+            (false, _) => (None, None),
+            (true, Some(_)) => (None, Some(PacketHeads::new(greeted.peer))),
+            (true, None) => {
+                let (place, to_stream) = relay.enter(greeted.peer, connection.clone());
+                let relay = Arc::clone(relay);
+                let heads = PacketHeads::with_relay(greeted.peer, relay, to_stream);
+                (Some(place), Some(heads))
+            }
+        };
+        let packets = PacketInput::new(connection.clone(), heads);
         let link = NodeLink(Arc::new(LinkCore {
             binding: binding(&connection),
             connection,
@@ -143,6 +163,7 @@ impl NewLink {
             hello: greeted.hello,
             agreed: greeted.agreed,
             dialed: greeted.dialed,
+            relay: greeted.relay,
             calls: Arc::new(Semaphore::new(CALLS)),
             listens: Arc::new(Semaphore::new(LISTENS)),
             follows: Arc::new(Semaphore::new(FOLLOWS)),
@@ -152,6 +173,7 @@ impl NewLink {
             begun: Instant::now(),
             silent: AtomicBool::new(false),
             log,
+            _neighbor: neighbor,
             _entered: greeted.entered,
         }));
         Self {
@@ -201,10 +223,18 @@ impl NodeLink {
         self.0.dialed
     }
 
-    /// Where the other end is: proven by the handshake, and the same for as long as the link lives.
+    /// Where the other end is: proven by the handshake, and the same for as long as the link lives. `None` for a link
+    /// through another node.
     #[must_use]
-    pub fn address(&self) -> SocketAddr {
-        self.0.connection.remote_address()
+    pub fn address(&self) -> Option<SocketAddr> {
+        let direct = self.0.relay.is_none();
+        direct.then(|| self.0.connection.remote_address())
+    }
+
+    /// The node that passes the packets of this link on, if it is not direct.
+    #[must_use]
+    pub fn relay(&self) -> Option<NodeId> {
+        self.0.relay
     }
 
     /// How long a packet takes there and back, as it was measured last.
@@ -331,11 +361,7 @@ impl NodeLink {
             let (size, limit) = (head.len() as u64, CONTROL_BODY as u64);
             return Err(CallNotBegun::TooLarge { size, limit });
         }
-        let written = async {
-            writer.write(FrameKind::Header, head).await?;
-            writer.write(FrameKind::Params, params).await
-        };
-        let written = timeout_at(until, written)
+        let written = timeout_at(until, writer.begin_call(kind, head, params))
             .await
             .map_err(|_| CallNotBegun::Late)?;
         let input = CallInput::calling(reader, until, turn);
@@ -356,7 +382,10 @@ impl NodeLink {
     /// # Errors
     /// [`CallNotBegun`].
     pub async fn sync(&self, until: Instant) -> Result<SyncStream, CallNotBegun> {
-        let (reader, writer, turn) = self.open(&self.0.syncs, StreamKind::Sync, until).await?;
+        let (reader, mut writer, turn) = self.open(&self.0.syncs, StreamKind::Sync, until).await?;
+        let begun = timeout_at(until, writer.begin(StreamKind::Sync)).await;
+        let begun = begun.map_err(|_| CallNotBegun::Late)?;
+        begun.map_err(|_| self.gone().unwrap_or(LinkGone(StreamFailure::Unfinished)))?;
         Ok(SyncStream::new(reader, writer, until, turn))
     }
 
@@ -372,9 +401,7 @@ impl NodeLink {
             let opened = self.0.connection.open_bi().await;
             let (send, receive) = opened.map_err(|gone| LinkGone(StreamFailure::of_link(&gone)))?;
             let limit = kind.longest();
-            let mut writer = FrameWriter::new(send, limit);
-            let begun = writer.begin(kind).await;
-            begun.map_err(|_| self.gone().unwrap_or(LinkGone(StreamFailure::Unfinished)))?;
+            let writer = FrameWriter::new(send, limit);
             let reader = FrameReader::new(receive, limit, self.0.budget.clone());
             Ok((reader, writer, turn))
         };
@@ -392,6 +419,13 @@ impl NodeLink {
 
     /// Sends a packet, which may be lost.
     pub async fn packet(&self, packet: Bytes) -> PacketFate {
+        if packet.len() > PACKET {
+            return PacketFate::TooLong;
+        }
+        let packet = match self.0.agreed.features.contains(WireFeatures::RELAY) {
+            true => PacketHead::Membership.packet(&packet),
+            false => packet,
+        };
         packets::send(&self.0.connection, &self.0.long_packets, packet).await
     }
 }

@@ -1,15 +1,19 @@
 //! A call as one of its two ends has it, and the streams on which nodes copy from each other.
 
 use bytes::Bytes;
-use mgp_protocol::federation::call::CallRefused;
 use mgp_protocol::federation::call::times::PartTimes;
+use mgp_protocol::federation::call::{CallRefused, owner_refusal};
 use mgp_protocol::federation::ends::StreamReset;
 use mgp_protocol::federation::frames::{CALL_BODY, FrameKind};
+use mgp_protocol::refusal::owner_refusal::{OwnerAnswer, OwnerRefusal};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::error::Elapsed;
 use tokio::time::{Instant, timeout_at};
 
 use super::frames::{FrameReader, FrameWriter, StreamFailure, WriteFailure};
+
+/// What the agent is answered where the words of a refusal are too large for a frame.
+const TOO_LONG: &str = r#"{"code":-32603,"message":"the node of the server refused the call, in words that are too long for a link"}"#;
 
 /// What the other end of a call says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +26,8 @@ pub enum CallFrame {
     Error(Bytes),
     /// The node answers by itself. The last frame.
     Refused(CallRefused),
+    /// The node's kernel refuses the call in the place of its server. The last frame.
+    OwnerRefusal(OwnerRefusal),
 }
 
 /// What comes in. Dropped before the call's end, it tells the other end that nobody reads on.
@@ -89,6 +95,7 @@ impl CallInput {
         self.ended = !matches!(frame, Ok(CallFrame::Relayed(_)));
         if self.ended {
             self.reader.leave_for(StreamReset::Answered);
+            self.reader.take_end();
         }
         frame
     }
@@ -122,7 +129,13 @@ impl CallInput {
                 Ok(refused) => return Ok(CallFrame::Refused(refused)),
                 Err(_) => "a refusal that cannot be read",
             },
-            FrameKind::Result | FrameKind::Error | FrameKind::Refused => "an answer by the caller",
+            FrameKind::OwnerRefusal if self.calling => match owner_refusal::decode(&body) {
+                Ok(refusal) => return Ok(CallFrame::OwnerRefusal(refusal)),
+                Err(_) => "a refusal that cannot be read",
+            },
+            FrameKind::Result | FrameKind::Error | FrameKind::Refused | FrameKind::OwnerRefusal => {
+                "an answer by the caller"
+            }
             FrameKind::Message
             | FrameKind::Header
             | FrameKind::Params
@@ -197,6 +210,22 @@ impl CallOutput {
     /// [`WriteFailure`], also when it was too large.
     pub async fn error(self, error: Bytes) -> Result<(), WriteFailure> {
         self.answer(FrameKind::Error, error).await
+    }
+
+    /// This node's kernel refuses the call in the place of its server. Words that are too large are left out.
+    ///
+    /// # Errors
+    /// [`WriteFailure`].
+    pub async fn reject(self, refusal: &OwnerRefusal) -> Result<(), WriteFailure> {
+        let mut body = owner_refusal::encode(refusal);
+        if body.len() > CALL_BODY {
+            let short = OwnerRefusal {
+                answer: OwnerAnswer::Error(TOO_LONG.to_owned()),
+                ..*refusal
+            };
+            body = owner_refusal::encode(&short);
+        }
+        self.answer(FrameKind::OwnerRefusal, body.into()).await
     }
 
     /// This node answers by itself.

@@ -9,4 +9,5 @@ mod handshakes;
 mod loss;
 mod packets;
 mod pairing;
+mod relay;
 mod scene;

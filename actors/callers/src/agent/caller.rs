@@ -67,6 +67,8 @@ pub enum CallerSession {
     Open(Weak<Agent>),
     /// A stateless request: all answers go with the request.
     Stateless,
+    /// The same of another node, for an agent that has a session there.
+    AtNode,
 }
 
 impl Caller {
@@ -75,7 +77,7 @@ impl Caller {
     pub fn standing(&self) -> Option<Arc<Agent>> {
         match &self.session {
             CallerSession::Open(agent) => agent.upgrade(),
-            CallerSession::Stateless => None,
+            CallerSession::Stateless | CallerSession::AtNode => None,
         }
     }
 
@@ -89,6 +91,16 @@ impl Caller {
     /// True for stateless requests.
     #[must_use]
     pub fn is_alone(&self) -> bool {
+        matches!(
+            self.session,
+            CallerSession::Stateless | CallerSession::AtNode
+        )
+    }
+
+    /// True where the next request may declare what this one lacks. Of other callers the server reads that they
+    /// cannot be asked.
+    #[must_use]
+    pub fn can_declare(&self) -> bool {
         matches!(self.session, CallerSession::Stateless)
     }
 

@@ -3,16 +3,19 @@
 
 use std::sync::OnceLock;
 
-use mgp_engine::policy::access::{AccessDecision, AccessLease, DenialAnswer, Principal, told};
+use mgp_engine::policy::access::{
+    AccessDecision, AccessLease, DenialAnswer, ForeignClosed, Principal, told,
+};
 use mgp_engine::tools::catalog::{CatalogTool, CatalogView};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::negotiation::Features;
 use mgp_protocol::refusal::{Denial, Refusal};
 
 use crate::Context;
+use crate::known_names::NodeNaming;
 use mgp_callers::request::Caller;
 use mgp_policy::access::AccessHandle;
-use mgp_runtime::time::unix_ms;
+use mgp_runtime::time::{boot_moment, unix_ms};
 use mgp_servers::link::FinalCheck;
 
 /// A caller's right to send one request to a server: to call a tool (by the server's own name for it), or
@@ -20,6 +23,7 @@ use mgp_servers::link::FinalCheck;
 #[derive(Debug)]
 pub(crate) struct Admission<'a> {
     access: &'a AccessHandle,
+    nodes: &'a NodeNaming,
     principal: Principal,
     server: &'a ServerId,
     tool: Option<&'a str>,
@@ -40,11 +44,32 @@ impl<'a> Admission<'a> {
     ) -> Self {
         Self {
             access: &cx.policies.access,
+            nodes: &cx.name_sources.nodes,
             principal: caller.identity(),
             server,
             tool,
             lease: OnceLock::new(),
             unknown,
+        }
+    }
+}
+
+impl Admission<'_> {
+    /// An agent of another node whose grant counts is told what keeps it out: it would look for a missing grant.
+    fn refuse(&self, decision: &AccessDecision<'_>) -> Refusal {
+        match decision.closed {
+            Some(why @ (ForeignClosed::Lapsed(_) | ForeignClosed::Shortened)) => {
+                let why = why.in_words(|node| self.nodes.name(node), boot_moment());
+                let what = match self.tool {
+                    Some(tool) => format!("tool {tool} of server {}", self.server),
+                    None => format!("server {}", self.server),
+                };
+                Refusal::Closed(format!(
+                    "{what} is closed to agents of other nodes: {why}; see `mgp cluster status` there"
+                ))
+            }
+            Some(ForeignClosed::NotIn | ForeignClosed::NotGranted | ForeignClosed::NotShared)
+            | None => closed(self.unknown.clone(), decision),
         }
     }
 }
@@ -62,7 +87,7 @@ impl FinalCheck for Admission<'_> {
                 self.lease.get_or_init(|| lease);
                 Ok(())
             }
-            None => Err(closed(self.unknown.clone(), &decision)),
+            None => Err(self.refuse(&decision)),
         }
     }
 }
@@ -116,6 +141,22 @@ pub(crate) fn opens(cx: &Context, caller: &Caller, server: &ServerId) -> bool {
 pub(crate) fn sees(cx: &Context, caller: &Caller, server: &ServerId) -> bool {
     let table = cx.policies.access.table();
     table.sees(&caller.identity(), server, unix_ms())
+}
+
+/// Why a server that agents of other nodes may use otherwise is closed to them at present.
+#[must_use]
+pub fn lapse(cx: &Context) -> Option<String> {
+    let table = cx.policies.access.table();
+    match table.foreign_lapse()? {
+        ForeignClosed::Lapsed(lapsed) => {
+            let name = cx.name_sources.nodes.name(lapsed.by);
+            Some(lapsed.in_words(&name, boot_moment()))
+        }
+        ForeignClosed::Shortened => {
+            Some("its logs of the cluster lack entries that they held".to_owned())
+        }
+        ForeignClosed::NotIn | ForeignClosed::NotGranted | ForeignClosed::NotShared => None,
+    }
 }
 
 /// Whether a set takes something away from the caller: then nothing leads out of it either.

@@ -5,6 +5,7 @@ use mgp_protocol::dialect::Version;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp::meta::SERVER_INFO;
 use mgp_protocol::mcpl;
+use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::{members, quoted};
 
 use crate::Context;
@@ -51,8 +52,11 @@ pub fn initialize(cx: &Context, caller: &Caller) -> Outcome {
 /// Answers `server/discover`: what a stateless client is told the kernel can do.
 ///
 /// # Errors
-/// None at present; the type is that of every answer.
+/// [`Refusal::NotReady`] to another node whose server is away.
 pub fn discover(cx: &Context, caller: &Caller) -> Outcome {
+    if let Some(away) = absence_for_node(cx, caller) {
+        return Err(away);
+    }
     let (capabilities, info, instructions) = match &caller.view {
         CatalogView::All | CatalogView::Set(_) => everything(cx, caller),
         CatalogView::One(id) => one(cx, id),
@@ -68,6 +72,20 @@ pub fn discover(cx: &Context, caller: &Caller) -> Outcome {
         Version::MODERN
     )
     .into())
+}
+
+/// Why another node is told nothing of its server now: it connects to the server, not to this kernel, and asks again
+/// when that is back.
+pub(crate) fn absence_for_node(cx: &Context, caller: &Caller) -> Option<Refusal> {
+    let CatalogView::One(id) = &caller.view else {
+        return None;
+    };
+    if !caller.agent.is_foreign() {
+        return None;
+    }
+    let server = cx.servers.load().get(id).cloned()?;
+    let away = server.link().is_none() || !cx.shown.load().peers.contains_key(id);
+    away.then(|| server.not_ready())
 }
 
 /// MGP-023, MGP-028: adds MGP where the client declared it; with the facts of the server, where the view

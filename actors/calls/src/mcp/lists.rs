@@ -19,6 +19,7 @@ use mgp_protocol::refusal::Refusal;
 use crate::Context;
 use crate::answer::whole;
 use crate::checks::access;
+use crate::mcp::initialize::absence_for_node;
 use crate::mcp::lists::exposure::before;
 use crate::mcp::own_resources::with_own;
 use crate::mgp::kernel_tool;
@@ -40,8 +41,12 @@ const ALL_PAGES: usize = 8;
 /// Answers `tools/list` and the three like it from what was prepared with the catalog.
 ///
 /// # Errors
-/// [`Refusal::BadCursor`], [`Refusal::BadParams`].
+/// [`Refusal::BadCursor`], [`Refusal::BadParams`]; [`Refusal::NotReady`] to another node whose server is away.
 pub fn list(cx: &Context, request: &Request, kind: ListKind) -> Outcome {
+    // An empty list would take away what the node has of the server.
+    if let Some(away) = absence_for_node(cx, &request.caller) {
+        return Err(away);
+    }
     let listing: mcp::Listing<'_> = mcp::read(request.params.as_deref())?;
     let shown = cx.shown.load();
     let cursor = listing.cursor.as_deref();

@@ -7,6 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use bytes::Bytes;
+use mgp_engine::calls::outcome::after_answer;
 use mgp_engine::calls::telemetry::refusal_reasons::RefusalReason;
 use mgp_engine::tools::catalog::{CatalogTool, ListKind};
 use mgp_protocol::mcp::{self, tools};
@@ -22,7 +24,7 @@ use crate::checks::arrival::{self, named_item};
 use crate::checks::{Check, ToolCall, access, schema};
 use crate::mcp::tasks;
 use crate::mcpl::call::CheckedCall;
-use crate::mgp::kernel_tool::KernelTool;
+use crate::mgp::kernel_tool::{self, KernelTool};
 use crate::mgp::tools::session;
 use crate::{Context, cut_results, mcpl, mgp};
 use mgp_callers::request::{Answering, Caller, Outcome, Request};
@@ -45,7 +47,9 @@ pub async fn call(cx: &Context, request: &Request) -> Outcome {
         match call_once(cx, request, &facts, &admitted).await {
             // The headers were made from an older definition of the tool; the server has done nothing yet.
             Err(Refusal::Peer(error))
-                if is_mismatch(&error) && fetched_again(cx, generation).await =>
+                if is_mismatch(&error)
+                    && reads_headers(cx, &facts)
+                    && fetched_again(cx, generation).await =>
             {
                 call_once(cx, request, &facts, &admitted).await
             }
@@ -103,7 +107,7 @@ async fn call_once(
     let token = mcp::Meta::read(call.meta)?.progress_token;
     facts.asks_for(&name, request, call.arguments.map(RawValue::get));
     let arguments = call.arguments.map_or("{}", RawValue::get);
-    if let Some(tool) = MetaTool::named(&name) {
+    if let Some(tool) = kernel_tool::meta_tool(&request.caller, &name) {
         let answer = by_meta_tool(cx, request, tool, arguments, facts, admitted);
         return Box::pin(answer).await;
     }
@@ -226,23 +230,32 @@ async fn call_at(
     let began = facts.times.took(CallPart::Server, began);
     let result = outcome?;
     let _answer = request.trace.part("answer");
+    let answer = prepare_result(cx, request, facts, (name, tool), mcpl, result).await;
+    let answer = answer.map_err(|refusal| after_answer(refusal, request.trace.id.as_str()))?;
+    session::used(cx, &request.caller, tool);
+    facts.times.took(CallPart::Answer, began);
+    Ok(answer)
+}
+
+/// What the caller is given of a result.
+async fn prepare_result(
+    cx: &Context,
+    request: &Request,
+    facts: &CallFacts,
+    (name, tool): (&str, &Arc<CatalogTool>),
+    mcpl: Option<mcpl::call::McplCall>,
+    result: Bytes,
+) -> Outcome {
     let result = match mcpl {
         Some(call) => mcpl::call::after(cx, request, call, result).await?,
         None => result,
     };
-    let answer = match tasks::announced(cx, request, tool, &result)? {
-        Some(task) => {
-            facts.goes_on(&task);
-            task
-        }
-        None => {
-            let result = schema::result(&cx.policies.schemas, name, tool, result).await?;
-            cut_results::fitting(cx, &request.caller, tool, result)
-        }
-    };
-    session::used(cx, &request.caller, tool);
-    facts.times.took(CallPart::Answer, began);
-    Ok(answer)
+    if let Some(task) = tasks::announced(cx, request, tool, &result)? {
+        facts.goes_on(&task);
+        return Ok(task);
+    }
+    let result = schema::result(&cx.policies.schemas, name, tool, result).await?;
+    Ok(cut_results::fitting(cx, &request.caller, tool, result))
 }
 
 /// Says in the span of a sampled call which tool it is of: names, and never what it is called with.
@@ -261,7 +274,7 @@ fn told_of(request: &Request, tool: &CatalogTool) {
 /// What a new call of the same would be answered.
 pub fn still(cx: &Context, caller: &Caller, params: &str) -> Result<(), Refusal> {
     let call: tools::Call<'_> = mcp::read(Some(params))?;
-    let name = mgp::tools::meant(&call)?;
+    let name = mgp::tools::meant(caller, &call)?;
     let Some(tool) = cx.tool(&caller.view, &name) else {
         return Err(arrival::absent(cx, caller, name));
     };
@@ -312,6 +325,12 @@ async fn by_meta_tool(
     }
     cx.policies.rates.call(&request.caller.agent)?;
     mgp::tools::by_tool(cx, request, tool, arguments, facts).await
+}
+
+/// Whether the server of the tool is one whose requests have headers that may differ: no other one may say so.
+fn reads_headers(cx: &Context, facts: &CallFacts) -> bool {
+    let tool = facts.called();
+    tool.is_some_and(|tool| cx.upstream(&tool.server).reads_headers())
 }
 
 fn is_mismatch(error: &RawValue) -> bool {

@@ -44,7 +44,7 @@ pub enum AccessTool {
 }
 
 impl AccessTool {
-    const ALL: [Self; 5] = [
+    pub(super) const ALL: [Self; 5] = [
         Self::Query,
         Self::Grant,
         Self::Revoke,
@@ -52,7 +52,7 @@ impl AccessTool {
         Self::Explain,
     ];
 
-    const fn method(self) -> &'static str {
+    pub(super) const fn method(self) -> &'static str {
         match self {
             Self::Query => Query::METHOD,
             Self::Grant => Grant::METHOD,

@@ -20,9 +20,9 @@ pub enum CallbackTool {
 }
 
 impl CallbackTool {
-    const ALL: [Self; 2] = [Self::Respond, Self::Pending];
+    pub(super) const ALL: [Self; 2] = [Self::Respond, Self::Pending];
 
-    const fn method(self) -> &'static str {
+    pub(super) const fn method(self) -> &'static str {
         match self {
             Self::Respond => Respond::METHOD,
             Self::Pending => "mgp/events/pending_callbacks",

@@ -34,14 +34,14 @@ pub enum EventsTool {
 }
 
 impl EventsTool {
-    const ALL: [Self; 4] = [
+    pub(super) const ALL: [Self; 4] = [
         Self::Subscribe,
         Self::Unsubscribe,
         Self::Replay,
         Self::Channels,
     ];
 
-    const fn method(self) -> &'static str {
+    pub(super) const fn method(self) -> &'static str {
         match self {
             Self::Subscribe => Subscribe::METHOD,
             Self::Unsubscribe => Unsubscribe::METHOD,

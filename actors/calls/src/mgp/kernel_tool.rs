@@ -13,8 +13,15 @@ use crate::answer::structured;
 use crate::cut_results;
 use crate::mcpl;
 use mgp_callers::request::{Caller, Outcome, Request};
+use mgp_engine::cluster::remote_requests::{self, RemoteTarget};
+use mgp_protocol::mcp::Method;
+use mgp_protocol::mgp::agent::Ask;
+use mgp_protocol::mgp::calls::Read;
+use mgp_protocol::mgp::channels::Publish;
 use mgp_protocol::mgp::discovery::DiscoveryTool;
 use mgp_protocol::mgp::negotiation::Features;
+use mgp_protocol::mgp::state::Rollback;
+use mgp_protocol::mgp::tools::meta::MetaTool;
 use mgp_protocol::mgp::tools::methods::definition;
 
 /// How every spelling of a method begins.
@@ -32,9 +39,39 @@ pub(crate) fn listed(cx: &Context, caller: &Caller) -> Vec<String> {
         .chain(cut_results::listed(cx, caller))
         .chain(mcpl::state::listed(cx, caller))
         .chain(mcpl::channels::listed(cx, caller));
-    let mut all = discovery::registering_tools(cx, caller, security);
+    let methods = methods.filter(|method| is_open(caller, method));
+    let mut all = match is_open(caller, DiscoveryTool::Register.method()) {
+        true => discovery::registering_tools(cx, caller, security),
+        false => Vec::new(),
+    };
     all.extend(methods.filter_map(|method| definition(method, security)));
     all
+}
+
+/// Whether the tool that stands for this method is there for callers of the caller's node. Where it is not, its
+/// name may be that of a server's tool.
+fn is_open(caller: &Caller, method: &str) -> bool {
+    remote_requests::allows(&caller.agent, RemoteTarget::KernelTool(method))
+}
+
+/// The tool for finding others that has this name or spelling, when it is one for this caller.
+pub(crate) fn meta_tool(caller: &Caller, name: &str) -> Option<MetaTool> {
+    MetaTool::named(name).filter(|tool| is_open(caller, tool.method()))
+}
+
+/// The methods of all tools of the kernel that are answered here.
+#[must_use]
+pub fn methods() -> Vec<&'static str> {
+    let access = AccessTool::ALL.map(KernelTool::Access);
+    let callback = CallbackTool::ALL.map(KernelTool::Callback);
+    let discovery = DiscoveryTool::ALL.map(KernelTool::Discovery);
+    let stream = StreamTool::ALL.map(KernelTool::Stream);
+    let events = EventsTool::ALL.map(KernelTool::Events);
+    let tools = KernelTool::PLAIN.into_iter();
+    let tools = tools.chain(access).chain(callback).chain(discovery);
+    let tools = tools.chain(stream).chain(events);
+    let meta = MetaTool::ALL.map(MetaTool::method);
+    tools.map(|tool| tool.method()).chain(meta).collect()
 }
 
 /// A method that is called as a tool.
@@ -60,8 +97,31 @@ pub(crate) enum KernelTool {
 }
 
 impl KernelTool {
-    /// The method of that name or spelling, when it is one for this caller.
+    /// Those that are one of a kind.
+    const PLAIN: [Self; 4] = [Self::AskAgent, Self::ReadOn, Self::Publish, Self::RollBack];
+
+    const fn method(&self) -> &'static str {
+        match self {
+            Self::Access(tool) => tool.method(),
+            Self::AskAgent => Ask::METHOD,
+            Self::Callback(tool) => tool.method(),
+            Self::ReadOn => Read::METHOD,
+            Self::Discovery(tool) => tool.method(),
+            Self::Publish => Publish::METHOD,
+            Self::RollBack => Rollback::METHOD,
+            Self::Stream(tool) => tool.method(),
+            Self::Events(tool) => tool.method(),
+        }
+    }
+
+    /// The tool of that name or spelling, when it is one for this caller.
     pub(crate) fn named(cx: &Context, caller: &Caller, name: &str) -> Option<Self> {
+        let tool = Self::agreed(cx, caller, name)?;
+        is_open(caller, tool.method()).then_some(tool)
+    }
+
+    /// The method of that name or spelling, when the caller agreed to it.
+    fn agreed(cx: &Context, caller: &Caller, name: &str) -> Option<Self> {
         if !name.starts_with(BEGINS) {
             return None;
         }

@@ -41,22 +41,29 @@ pub enum StreamTool {
     Pace,
 }
 
+impl StreamTool {
+    pub(super) const ALL: [Self; 2] = [Self::Cancel, Self::Pace];
+
+    pub(super) const fn method(self) -> &'static str {
+        match self {
+            Self::Cancel => Cancel::METHOD,
+            Self::Pace => PACE_TOOL,
+        }
+    }
+}
+
 /// The tool of that name or spelling, when it is one for this caller.
 pub(super) fn tool(caller: &Caller, name: &str) -> Option<StreamTool> {
-    let all = [
-        (Cancel::METHOD, StreamTool::Cancel),
-        (PACE_TOOL, StreamTool::Pace),
-    ];
     let agreed = caller.mgp.features().contains(Features::STREAMING);
-    let mut all = all.into_iter().filter(|_| agreed);
-    all.find_map(|(method, tool)| spells(method, name).then_some(tool))
+    let mut all = StreamTool::ALL.into_iter().filter(|_| agreed);
+    all.find(|tool| spells(tool.method(), name))
 }
 
 /// Those that are listed for this caller.
 pub(super) fn listed(caller: &Caller) -> impl Iterator<Item = &'static str> + use<> {
     let agreed = caller.mgp.features().contains(Features::STREAMING);
-    let all = [Cancel::METHOD, PACE_TOOL];
-    all.into_iter().filter(move |_| agreed)
+    let all = StreamTool::ALL.into_iter().filter(move |_| agreed);
+    all.map(StreamTool::method)
 }
 
 /// `mgp/stream/*` as a method.

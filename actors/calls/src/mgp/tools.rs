@@ -22,6 +22,7 @@ use serde_json::value::RawValue;
 use crate::Context;
 use crate::answer::{json, structured, text};
 use crate::audit::{self, CallFacts};
+use crate::mgp::kernel_tool;
 use mgp_callers::request::{Caller, Outcome, Request};
 use mgp_tools::search::{Hit, ServerStatusFilter, ToolQuery};
 
@@ -125,9 +126,9 @@ async fn discovered(cx: &Context, caller: &Caller, asked: Discover) -> Outcome {
 }
 
 /// The tool that a call through `mgp/tools/call` means.
-pub(crate) fn meant(call: &mcp::tools::Call<'_>) -> Result<String, Refusal> {
+pub(crate) fn meant(caller: &Caller, call: &mcp::tools::Call<'_>) -> Result<String, Refusal> {
     let name = text(call.name, "name")?;
-    if MetaTool::named(&name) != Some(MetaTool::Call) {
+    if kernel_tool::meta_tool(caller, &name) != Some(MetaTool::Call) {
         return Ok(name);
     }
     let arguments = call.arguments.map_or("{}", RawValue::get);

@@ -16,6 +16,7 @@ use mgp_runtime::mailbox::Mailbox;
 use mgp_runtime::task::{self, SupervisedTask};
 use mgp_runtime::{randomness, time};
 use mgp_store::atomic_file;
+use mgp_store::witnesses::Witness;
 use tokio::time::{sleep, timeout};
 
 use super::{LanMsg, LanPresence, LanStart, LanStatus};
@@ -34,6 +35,7 @@ const FILE: &str = "lan";
 pub(super) struct LanState {
     here: NodeId,
     file: PathBuf,
+    witness: Witness,
     found: EventSink<(NodeId, SocketAddr)>,
     mailbox: Mailbox<LanMsg>,
     on: bool,
@@ -62,6 +64,7 @@ impl LanState {
             here: start.here,
             on: is_on(&file),
             file,
+            witness: start.witness,
             found: start.found,
             mailbox,
             presence: None,
@@ -76,8 +79,9 @@ impl LanState {
     /// On disk before it is done.
     pub(super) async fn switch(&mut self, on: bool) -> io::Result<LanStatus> {
         if on != self.on {
-            let file = self.file.clone();
-            let written = task::blocking("lan.switch", move || remember(&file, on)).await;
+            let (file, witness) = (self.file.clone(), self.witness.clone());
+            let write = move || remember(&file, &witness, on);
+            let written = task::blocking("lan.switch", write).await;
             written.map_err(io::Error::other)??;
             self.on = on;
             self.resting = false;
@@ -257,10 +261,13 @@ fn is_on(file: &Path) -> bool {
     file.exists()
 }
 
-fn remember(file: &Path, on: bool) -> io::Result<()> {
+fn remember(file: &Path, witness: &Witness, on: bool) -> io::Result<()> {
     if on {
-        return atomic_file::write(file, b"on\n");
+        atomic_file::write(file, b"on\n")?;
+        witness.settle_presence();
+        return Ok(());
     }
+    witness.forget()?;
     match std::fs::remove_file(file) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(error),

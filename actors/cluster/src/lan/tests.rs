@@ -55,6 +55,7 @@ async fn node(n: u8, folder: &Path) -> (LanHandle, ActorCell, LanFinds) {
     let start = LanStart {
         here: NodeId([n; 32]),
         folder: folder.to_owned(),
+        witness: mgp_store::witnesses::Witness::default(),
         found: EventSink::new(move |one| {
             let _ = found.send(one);
         }),

@@ -14,7 +14,7 @@ use super::state::{LinksState, gone};
 
 impl LinksState {
     pub(super) async fn open(&mut self, listen: SocketAddr) -> Result<SocketAddr, OpenFailed> {
-        self.shut().await;
+        self.shut(LinkClose::Done).await;
         let opened = self.listen(listen);
         self.publish();
         opened
@@ -42,18 +42,18 @@ impl LinksState {
         Ok(address)
     }
 
-    pub(super) async fn close(&mut self) {
+    pub(super) async fn close(&mut self, why: LinkClose) {
         let left = self.membership.leave(moment());
         self.carry_out(left);
         self.parts.keep(|kept| kept.listen = None);
-        self.shut().await;
+        self.shut(why).await;
         self.publish();
     }
 
-    async fn shut(&mut self) {
+    async fn shut(&mut self, why: LinkClose) {
         self.parts.endpoint.store(Arc::new(None));
         if let Some(socket) = self.socket.take() {
-            socket.close().await;
+            socket.close(why).await;
         }
         self.all_lost();
     }

@@ -17,7 +17,7 @@ use mgp_transports::quic::{
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
-use super::outbox::{Outbox, Unheeded};
+use super::outbox::{Outbox, PACKETS, Unheeded};
 use super::parts::LinksParts;
 use super::{InboundNodeCall, LinksEvent, LinksMsg, PeerLink};
 
@@ -102,9 +102,15 @@ impl LiveLink {
         }
     }
 
+    /// No other node is between.
+    pub(super) fn is_direct(&self) -> bool {
+        self.peer.link.relay().is_none()
+    }
+
     pub(super) fn facts(&self) -> LinkFacts {
         LinkFacts {
             dialed: self.peer.link.dialed(),
+            relayed: self.peer.link.relay().is_some(),
             life: self.peer.link.hello().life,
         }
     }
@@ -193,7 +199,8 @@ impl ServedLink {
                 message @ (Control::Logs(_)
                 | Control::Index(_)
                 | Control::IndexReport(_)
-                | Control::Leaving(_)) => {
+                | Control::Leaving(_)
+                | Control::Reach(_)) => {
                     let turn = self.turn().await;
                     self.events.send(LinksEvent::Control(node, message, turn));
                 }
@@ -251,10 +258,21 @@ impl ServedLink {
         }
     }
 
+    /// Reading goes on while the actor is busy: packets that are passed on for others do not wait for it.
     async fn hear_packets(&self, mut packets: PacketInput) {
-        while let Ok(packet) = packets.next().await {
-            self.report(HeardOnLink::Packet(packet)).await;
-        }
+        let (read, mut to_report) = mpsc::channel(PACKETS);
+        let reading = async move {
+            while let Ok(packet) = packets.next().await {
+                // Lost, as packets may be.
+                let _full = read.try_send(packet);
+            }
+        };
+        let reporting = async {
+            while let Some(packet) = to_report.recv().await {
+                self.report(HeardOnLink::Packet(packet)).await;
+            }
+        };
+        tokio::join!(reading, reporting);
     }
 
     async fn send_packets(&self, mut packets: mpsc::Receiver<Bytes>) {

@@ -77,13 +77,18 @@ impl LinksState {
         };
         let renewal = self.membership.renewal();
         new.tell(Control::Renewal(Renewal { renewal }));
-        let address = new.peer.link.address();
+        // Who is linked through another node was not seen at any address.
+        let Some(address) = new.peer.link.address() else {
+            return;
+        };
         let mut others = Vec::new();
         for (other, member) in &self.members {
             let Some(live) = member.live.as_ref().filter(|_| *other != node) else {
                 continue;
             };
-            let at = live.peer.link.address();
+            let Some(at) = live.peer.link.address() else {
+                continue;
+            };
             if reaches(address, at) {
                 others.push(NodeAddress {
                     node: *other,
@@ -123,11 +128,11 @@ impl LinksState {
     }
 
     fn told(&mut self, by: NodeId, addresses: &NodeAddresses) {
-        let Some(from) = self.live(by).map(|live| live.peer.link.address()) else {
+        let Some(link) = self.live(by).map(|live| live.peer.link.clone()) else {
             return;
         };
         for told in &addresses.nodes {
-            if self.hints.told(from, told.node, told.address) {
+            if self.hints.told(link.address(), told.node, told.address) {
                 self.dial_soon(told.node);
             }
         }

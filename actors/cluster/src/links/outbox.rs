@@ -111,7 +111,8 @@ fn says_anew(newer: &Control, older: &Control) -> bool {
     match (newer, older) {
         (Control::Renewal(_), Control::Renewal(_))
         | (Control::Index(_), Control::Index(_))
-        | (Control::IndexReport(_), Control::IndexReport(_)) => true,
+        | (Control::IndexReport(_), Control::IndexReport(_))
+        | (Control::Reach(_), Control::Reach(_)) => true,
         (Control::Logs(newer), Control::Logs(older)) => {
             newer.reason == HeldReason::Tell && older.reason == HeldReason::Tell
         }
@@ -125,6 +126,7 @@ fn says_anew(newer: &Control, older: &Control) -> bool {
             | Control::Index(_)
             | Control::IndexReport(_)
             | Control::Leaving(_)
+            | Control::Reach(_)
             | Control::Unknown(_),
             _,
         ) => false,

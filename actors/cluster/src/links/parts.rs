@@ -39,6 +39,7 @@ pub(super) struct LinksParts {
     pub(super) events: EventSink<LinksEvent>,
     pub(super) memory: Arc<Credit>,
     pub(super) times: LinkTimes,
+    pub(super) relay: bool,
     kept: Mutex<KeptLinks>,
 }
 
@@ -75,6 +76,7 @@ impl LinksParts {
             events: start.events,
             memory: start.memory,
             times: start.times,
+            relay: start.relay,
             kept: Mutex::default(),
         })
     }
@@ -85,6 +87,7 @@ impl LinksParts {
             identity: self.identity.clone(),
             greeting: self.greeting(),
             memory: Arc::clone(&self.memory),
+            relay: self.relay,
         }
     }
 
@@ -97,7 +100,11 @@ impl LinksParts {
                 features: WireFeatures::CALLS
                     | WireFeatures::MEMBERSHIP
                     | WireFeatures::GRANTS
-                    | WireFeatures::INDEX,
+                    | WireFeatures::INDEX
+                    | WireFeatures::REFUSALS
+                    | WireFeatures::SHUTDOWN
+                    | WireFeatures::RELAY
+                    | WireFeatures::DEMOTION,
                 life,
                 name,
                 role,

@@ -5,6 +5,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
 
+use mgp_protocol::federation::ends::LinkClose;
 use mgp_runtime::mailbox::{AskError, Mailbox, Reply};
 use mgp_runtime::task::{self, SupervisedTask};
 use mgp_transports::quic::{AcceptedPeer, Acceptor, LinkEndpoint, PairingOpen};
@@ -63,15 +64,15 @@ impl OpenSocket {
     }
 
     /// Tells all peers that it closes.
-    pub(super) async fn close(self) {
-        self.endpoint.close();
+    pub(super) async fn close(self, why: LinkClose) {
+        self.endpoint.close(why);
         let _late = tokio::time::timeout(CLOSING, self.endpoint.closed()).await;
     }
 }
 
 impl Drop for OpenSocket {
     fn drop(&mut self) {
-        self.endpoint.close();
+        self.endpoint.close(LinkClose::Done);
     }
 }
 

@@ -19,6 +19,7 @@ use mgp_transports::quic::{LinkGone, NewLink, StreamFailure};
 use tokio_util::sync::CancellationToken;
 
 use super::alarms::{Alarms, Due};
+use super::failures::LinkRefusal;
 use super::live::LiveLink;
 use super::parts::LinksParts;
 use super::socket::OpenSocket;
@@ -36,6 +37,10 @@ pub(super) struct MemberLinks {
     /// Links whose place another one took; the transport bounds them.
     pub(super) draining: Vec<LiveLink>,
     pub(super) failure: Option<String>,
+    /// When its last link ended, because the node was shut down gracefully.
+    pub(super) shut_down: Option<Instant>,
+    pub(super) refusal: Option<LinkRefusal>,
+    pub(super) lost_ms: Option<u64>,
     pub(super) present: bool,
 }
 
@@ -152,7 +157,9 @@ impl LinksState {
             new.link.close(LinkClose::TwoLives);
             return;
         }
-        self.hints.proven(node, new.link.address());
+        if let Some(address) = new.link.address() {
+            self.hints.proven(node, address);
+        }
         let number = self.number();
         let live = LiveLink::new(number, new, &self.parts, self.mailbox.clone());
         let Some(member) = self.members.get_mut(&node) else {
@@ -183,12 +190,20 @@ impl LinksState {
             return;
         };
         let peer = Arc::clone(&live.peer);
+        let is_direct = live.is_direct();
         member.live = Some(live);
         member.since = Some(Instant::now());
-        (member.due, member.failure) = (None, None);
+        member.due = None;
+        if is_direct {
+            (member.failure, member.refusal) = (None, None);
+        }
         self.publish();
         self.parts.events.send(LinksEvent::Up(peer));
         self.introduce(node);
+        match is_direct {
+            true => self.dial_through(node),
+            false => self.dial_directly(node),
+        }
     }
 
     fn drain(&mut self, node: NodeId, link: LiveLink) {
@@ -233,6 +248,8 @@ impl LinksState {
             self.put(node, other);
             return;
         }
+        let shut_down = why.0 == StreamFailure::LinkClosed(LinkClose::Shutdown);
+        member.shut_down = shut_down.then(Instant::now);
         self.publish();
         self.down(node, why);
         self.dial_again(node, why);
@@ -241,6 +258,8 @@ impl LinksState {
     pub(super) fn down(&mut self, node: NodeId, why: &LinkGone) {
         if let Some(member) = self.members.get_mut(&node) {
             member.failure = Some(failures::words_of_end(why));
+            member.refusal = failures::refusal_of_end(why);
+            member.lost_ms = Some(unix_ms());
         }
         let why = why.clone();
         self.parts.events.send(LinksEvent::Down { node, why });
@@ -298,8 +317,15 @@ impl LinksState {
             let live = member.live.as_ref()?;
             Some((*node, Arc::clone(&live.peer)))
         });
+        let without = self
+            .members
+            .iter()
+            .filter(|(_, member)| member.live.is_none());
+        let shut_down = without.filter_map(|(node, member)| Some((*node, member.shut_down?)));
         let table = LinkTable {
             links: live.collect(),
+            shut_down: shut_down.collect(),
+            here: Some(self.parts.said.load().0.clone()),
             replaced: CancellationToken::new(),
         };
         let before = self.parts.table.load();
@@ -324,6 +350,9 @@ impl MemberLinks {
             since: None,
             draining: Vec::new(),
             failure: None,
+            shut_down: None,
+            refusal: None,
+            lost_ms: None,
             present: false,
         }
     }

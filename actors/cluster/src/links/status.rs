@@ -8,6 +8,7 @@ use mgp_protocol::federation::hello::ToldRole;
 use mgp_protocol::ids::NodeId;
 use mgp_transports::quic::PacketLoss;
 
+use super::failures::LinkRefusal;
 use super::state::LinksState;
 
 /// A member, and how the link to it is.
@@ -25,6 +26,10 @@ pub struct LinkStatus {
     pub linked: Option<LinkedStatus>,
     /// The node keeps this one out: it says that two living nodes have this one's key.
     pub keeps_out: bool,
+    /// The node takes no link of this one, as its last answer showed.
+    pub refusal: Option<LinkRefusal>,
+    /// When the last link to it ended, in milliseconds since 1970; none where there was none since the kernel's start.
+    pub lost_ms: Option<u64>,
     /// What is wrong, and where to look: the last failure where there is no link, or the clocks.
     pub trouble: Option<String>,
 }
@@ -32,8 +37,10 @@ pub struct LinkStatus {
 /// A link that lives.
 #[derive(Clone, Copy, Debug)]
 pub struct LinkedStatus {
-    /// Where the node is.
-    pub address: SocketAddr,
+    /// Where the node is; `None` where another one is between.
+    pub address: Option<SocketAddr>,
+    /// The node that passes on what both send each other, if the link is not direct.
+    pub relay: Option<NodeId>,
     /// This node dialed.
     pub dialed: bool,
     /// When it came about, in milliseconds since 1970.
@@ -51,6 +58,7 @@ impl LinksState {
         let members = self.members.iter().map(|(node, member)| {
             let linked = member.live.as_ref().map(|live| LinkedStatus {
                 address: live.peer.link.address(),
+                relay: live.peer.link.relay(),
                 dialed: live.peer.link.dialed(),
                 since_ms: live.since_ms,
                 round_trip: live.peer.link.round_trip(),
@@ -58,7 +66,14 @@ impl LinksState {
                 loss: live.peer.link.loss(),
             });
             let trouble = match &linked {
-                Some(linked) => linked.clock.and_then(words_of_clock),
+                Some(linked) => {
+                    // Why the link is not direct is of use as well.
+                    let clock = linked.clock.and_then(words_of_clock);
+                    clock.or_else(|| {
+                        let failure = linked.relay.and(member.failure.as_ref())?;
+                        Some(format!("it is linked through another node: {failure}"))
+                    })
+                }
                 None => member.failure.clone(),
             };
             LinkStatus {
@@ -67,6 +82,8 @@ impl LinksState {
                 role: member.pinned.role,
                 present: member.present,
                 keeps_out: linked.is_none() && member.plan.is_kept_out(),
+                refusal: member.refusal.filter(|_| linked.is_none()),
+                lost_ms: member.lost_ms.filter(|_| linked.is_none()),
                 linked,
                 trouble,
             }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use mgp_engine::cluster::assertions::{
     Assertions, CallAssertion, LinkEnds, NotBelieved, OwnAssertions,
@@ -9,17 +10,24 @@ use mgp_engine::cluster::assertions::{
 use mgp_engine::cluster::clock_offset::{ClockOffset, MeasuredClock};
 use mgp_engine::node_key::{NodeKey, PublicKey};
 use mgp_protocol::federation::assertion::{AssertionId, SignedAssertion};
+use mgp_protocol::federation::hello::{NodeName, WireFeatures};
 use mgp_protocol::ids::{AgentId, NodeAgent, NodeId};
 use mgp_runtime::randomness;
 use mgp_runtime::time::unix_ms;
 use mgp_transports::quic::{InboundCall, NodeLink};
 use tokio_util::sync::CancellationToken;
 
+use crate::agent_turns::AgentTurns;
+
 /// The links of this node, one for each peer that is linked now.
 #[derive(Debug, Default)]
 pub struct LinkTable {
     /// By peer.
     pub links: BTreeMap<NodeId, Arc<PeerLink>>,
+    /// Peers without a link that were shut down gracefully, and when. Bounded by the members.
+    pub shut_down: BTreeMap<NodeId, Instant>,
+    /// What this node is called, as it says on its links.
+    pub here: Option<NodeName>,
     /// Cancelled when a newer table is published.
     pub replaced: CancellationToken,
 }
@@ -29,6 +37,10 @@ pub struct LinkTable {
 pub struct PeerLink {
     /// The link.
     pub link: NodeLink,
+    /// The turns of this node's agents at the peer.
+    pub outgoing: Arc<AgentTurns>,
+    /// And of the peer's agents here.
+    pub incoming: Arc<AgentTurns>,
     own: Mutex<OwnAssertions>,
     believed: Mutex<Assertions>,
     clock: Mutex<ClockOffset>,
@@ -56,10 +68,18 @@ impl PeerLink {
         let own = OwnAssertions::new(key.clone(), link.peer(), link.binding());
         Arc::new(Self {
             link,
+            outgoing: Arc::default(),
+            incoming: Arc::default(),
             own: Mutex::new(own),
             believed: Mutex::new(Assertions::new(ends)),
             clock: Mutex::default(),
         })
+    }
+
+    /// Whether the peer may be asked to pass packets on.
+    pub(super) fn may_relay(&self) -> bool {
+        let features = self.link.agreed().features;
+        self.link.relay().is_none() && features.contains(WireFeatures::RELAY)
     }
 
     /// What a call of one of this node's agents says of it.

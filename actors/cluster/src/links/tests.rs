@@ -4,5 +4,6 @@ mod crossing;
 mod keeping_out;
 mod members;
 mod pins;
+mod relay;
 pub(crate) mod scene;
 mod sockets;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use mgp_engine::cluster::pairing::{PairingRefusal, PairingTicket};
 use mgp_engine::node_key::NodeKey;
 use mgp_engine::policy::grants::ClusterId;
+use mgp_protocol::federation::ends::LinkClose;
 use mgp_protocol::federation::hello::{NodeName, ToldRole};
 use mgp_runtime::event_sink::EventSink;
 use mgp_store::audit::AuditHandle;
@@ -360,7 +361,7 @@ async fn what_is_no_ticket_for_this_node_is_said_at_once() {
     old.expires_ms = 1;
     let old = b.pairing.join(old.text(), named("desk")).await;
     assert_eq!(old, Err(PairingFailed::Expired));
-    b.links.close().await.unwrap();
+    b.links.close(LinkClose::Done).await.unwrap();
     assert_eq!(
         b.pairing.join(own, named("desk")).await,
         Err(PairingFailed::NotOpen)

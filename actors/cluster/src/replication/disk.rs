@@ -7,13 +7,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_engine::node_key::{PublicKey, SignatureClaim, first_bad};
-use mgp_engine::policy::grants::{ClusterId, MemberChange, Revoke, Signed};
+use mgp_engine::policy::grants::{
+    CausalContext, ClusterId, LogTip, MemberChange, OperationId, Revoke, Signed,
+};
 use mgp_engine::replication::own_log::OwedRevoke;
 use mgp_protocol::ids::NodeId;
 use mgp_runtime::mailbox::Mailbox;
 use mgp_runtime::task::{self, SupervisedTask, TaskBroken};
 use mgp_store::audit::{AuditHandle, NotWritten, state_damaged};
 use mgp_store::journal::{Journal, NotAppended, OpenedJournal, UnusableJournal};
+use mgp_store::witnesses::Witness;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, watch};
 
@@ -25,6 +28,13 @@ const LOGS: (&str, &str) = ("logs", "logs of a cluster");
 const OWED: (&str, &str) = ("owed", "owed revocations");
 /// The journal of nodes of which two lives were found.
 const TWICE: (&str, &str) = ("twice", "nodes of which two lives were found");
+/// The beginning of the names of witnesses: one says which cluster it is, one for each log where it ends, and two
+/// are of the other files. A log is witnessed by its end, not by its file: other nodes bring entries in another order.
+const WITNESS: &str = "cluster/logs/";
+/// The witness of the cluster, called like the file.
+pub(super) const LOGS_WITNESS: &str = "cluster/logs/logs";
+/// The beginning of the names of the witnesses of ends.
+const TIP_WITNESS: &str = "cluster/logs/tip ";
 /// Orders that share one sync.
 const TOGETHER: usize = 64;
 /// The wait before a disk that failed is tried again.
@@ -43,17 +53,32 @@ struct OwedEntry {
     revoke: Revoke,
     author: String,
     told_at_ms: u64,
+    /// Older builds write none.
+    #[serde(default, skip_serializing_if = "CausalContext::is_empty")]
+    context: CausalContext,
 }
 
 /// The logs as they were found.
 #[derive(Debug)]
-pub struct OpenedLogs {
+pub(super) struct OpenedLogs {
     pub(super) owner: LogsOwner,
     pub(super) signed: Vec<Signed>,
     pub(super) owed: Vec<OwedRevoke>,
     pub(super) twice: BTreeSet<NodeId>,
     pub(super) journals: LogJournals,
     cut: Vec<String>,
+    /// Where logs ended, by their witnesses.
+    pub(super) tips: Vec<(NodeId, LogTip)>,
+    /// What is lost that no other node has: in words.
+    pub(super) lost: Vec<String>,
+}
+
+/// What was found of the logs.
+#[derive(Debug)]
+pub struct FoundLogs {
+    pub(super) opened: Option<OpenedLogs>,
+    /// There are none, and a witness says that there were: in words.
+    pub(super) missing: Option<String>,
 }
 
 /// The files.
@@ -62,6 +87,7 @@ pub(super) struct LogJournals {
     logs: Journal,
     owed: Journal,
     twice: Journal,
+    witness: Witness,
 }
 
 /// Why the logs cannot be used. The kernel does not start without them: a revocation in them may be known to
@@ -99,12 +125,92 @@ impl From<TaskBroken> for UnusableLogs {
 }
 
 /// The logs of the cluster that this node is in; None when it is in none. Reads and verifies all; blocks.
-pub(super) fn open_existing(folder: &Path) -> Result<Option<OpenedLogs>, UnusableLogs> {
+pub(super) fn open_existing(folder: &Path, witness: &Witness) -> Result<FoundLogs, UnusableLogs> {
     let path = folder.join(LOGS.0);
-    match path.exists() {
-        true => read(folder),
-        false => Ok(None),
+    let opened = match path.exists() {
+        true => read(folder, witness)?,
+        false => None,
+    };
+    let was_there = witness.sibling(LOGS_WITNESS).contents();
+    let missing = opened.is_none().then_some(was_there).flatten();
+    let missing = missing.and_then(|it| it.settled).map(|cluster| {
+        let path = path.display();
+        format!(
+            "{path} is missing or empty, and this node was in the cluster {cluster}: nothing of it is known here, and agents of other nodes may do nothing; put a copy of the file back and start the kernel again, or join the cluster anew with `mgp node join`, or run `mgp down`, then `mgp accept {LOGS_WITNESS}`"
+        )
+    });
+    Ok(FoundLogs { opened, missing })
+}
+
+/// Compares the files of the logs with their witnesses while no kernel has them open, and changes nothing; tells
+/// what is lost. Blocks.
+///
+/// # Errors
+/// [`UnusableLogs`].
+pub fn examine(folder: &Path, witness: &Witness) -> Result<Vec<String>, UnusableLogs> {
+    let mut lost = Vec::new();
+    for (name, kind) in [OWED, TWICE] {
+        let other = witness.sibling(format!("{WITNESS}{name}"));
+        let shortened = Journal::compare(&folder.join(name), kind, &other)?;
+        lost.extend(shortened.map(|it| it.to_string()));
     }
+    let path = folder.join(LOGS.0);
+    let was_there = witness.sibling(LOGS_WITNESS).contents().is_some();
+    if was_there && std::fs::metadata(&path).map_or(0, |it| it.len()) == 0 {
+        lost.push(format!("{} is missing or empty", path.display()));
+        return Ok(lost);
+    }
+    if !was_there {
+        return Ok(lost);
+    }
+    let entries = Journal::read(&path, LOGS.1)?;
+    let entries = entries
+        .iter()
+        .skip(1)
+        .map(|entry| Signed::from_bytes(entry));
+    let known: BTreeSet<(NodeId, u64, OperationId)> = entries
+        .filter_map(|signed| {
+            let signed = signed.ok()?;
+            let written = signed.written();
+            Some((written.issuer(), written.place().sequence, written.id()))
+        })
+        .collect();
+    let lacks = |(node, tip): &(NodeId, LogTip)| {
+        let last = tip.next.checked_sub(1);
+        last.is_some_and(|last| !known.contains(&(*node, last, tip.id)))
+    };
+    let tips = witnessed_tips(witness).into_iter();
+    lost.extend(tips.filter(lacks).map(|(node, _)| {
+        let path = path.display();
+        format!(
+            "{path} has been shortened: it held more of what {} wrote",
+            node.short()
+        )
+    }));
+    Ok(lost)
+}
+
+/// Where logs ended, by their witnesses.
+fn witnessed_tips(witness: &Witness) -> Vec<(NodeId, LogTip)> {
+    let all = witness.begin_with(TIP_WITNESS).into_iter();
+    let tips = all.filter_map(|(node, contents)| {
+        let settled = contents.settled?;
+        let (next, id) = settled.split_once(' ')?;
+        let tip = LogTip {
+            next: next.parse().ok()?,
+            id: OperationId::parse(id)?,
+        };
+        Some((NodeId::parse(&node)?, tip))
+    });
+    tips.collect()
+}
+
+/// What the loss of a file besides the logs means.
+fn lost(journal: &OpenedJournal, name: &str, means: &str) -> Option<String> {
+    let shortened = journal.shortened.as_ref()?;
+    Some(format!(
+        "{shortened}: {means}, so agents of other nodes may do nothing here; put a copy of the file back and start the kernel again, or, to go on without what is lost, run `mgp down`, then `mgp accept {WITNESS}{name}`"
+    ))
 }
 
 /// Whether the logs hold that a node itself signed this key as its new one. Blocks; for a start, before they are used.
@@ -112,8 +218,8 @@ pub(super) fn open_existing(folder: &Path) -> Result<Option<OpenedLogs>, Unusabl
 /// # Errors
 /// [`UnusableLogs`].
 pub fn has_rekeyed(folder: &Path, node: NodeId, to: PublicKey) -> Result<bool, UnusableLogs> {
-    let found = open_existing(folder)?;
-    let signed = found.iter().flat_map(|found| &found.signed);
+    let found = open_existing(folder, &Witness::default())?;
+    let signed = found.opened.iter().flat_map(|found| &found.signed);
     let mut own = signed.filter(|signed| signed.written().issuer() == node);
     Ok(own.any(
         |signed| match signed.written().operation().change.members() {
@@ -123,24 +229,33 @@ pub fn has_rekeyed(folder: &Path, node: NodeId, to: PublicKey) -> Result<bool, U
     ))
 }
 
-fn read(folder: &Path) -> Result<Option<OpenedLogs>, UnusableLogs> {
-    let logs = Journal::open(&folder.join(LOGS.0), LOGS.1)?;
-    let owed = Journal::open(&folder.join(OWED.0), OWED.1)?;
-    let twice = Journal::open(&folder.join(TWICE.0), TWICE.1)?;
+fn read(folder: &Path, witness: &Witness) -> Result<Option<OpenedLogs>, UnusableLogs> {
+    let [logs, owed, twice] = open_all(folder, witness)?;
     let Some((head, entries)) = logs.entries.split_first() else {
         return Ok(None);
     };
     let owner = serde_json::from_slice(head);
-    let owner = owner.map_err(|error| bad(&logs.journal, 0, error.to_string()))?;
+    let owner: LogsOwner = owner.map_err(|error| bad(&logs.journal, 0, error.to_string()))?;
     let signed = verified(&logs.journal, entries)?;
     let debts = debts(&owed)?;
     let nodes = nodes(&twice)?;
-    let cut = [logs.cut, owed.cut, twice.cut];
-    let cut = cut.into_iter().flatten().collect();
+    let cut = [&logs.cut, &owed.cut, &twice.cut];
+    let cut = cut.into_iter().flatten().cloned().collect();
+    let lost = [
+        lost(&owed, OWED.0, "revocations may be lost that were accepted"),
+        lost(
+            &twice,
+            TWICE.0,
+            "it is not known of which nodes two lives were found",
+        ),
+        of_another_cluster(&logs.journal, &owner, witness),
+    ];
+    let lost = lost.into_iter().flatten().collect();
     let journals = LogJournals {
         logs: logs.journal,
         owed: owed.journal,
         twice: twice.journal,
+        witness: witness.clone(),
     };
     Ok(Some(OpenedLogs {
         owner,
@@ -149,7 +264,29 @@ fn read(folder: &Path) -> Result<Option<OpenedLogs>, UnusableLogs> {
         twice: nodes,
         journals,
         cut,
+        tips: witnessed_tips(witness),
+        lost,
     }))
+}
+
+/// The three files, in the order of their constants.
+fn open_all(folder: &Path, witness: &Witness) -> Result<[OpenedJournal; 3], UnusableJournal> {
+    let other = |(name, kind)| {
+        let witness = witness.sibling(format!("{WITNESS}{name}"));
+        Journal::open_witnessed(&folder.join(name), kind, witness)
+    };
+    let logs = Journal::open(&folder.join(LOGS.0), LOGS.1)?;
+    Ok([logs, other(OWED)?, other(TWICE)?])
+}
+
+fn of_another_cluster(logs: &Journal, owner: &LogsOwner, witness: &Witness) -> Option<String> {
+    let settled = witness.sibling(LOGS_WITNESS).contents()?.settled?;
+    (settled != owner.cluster.to_string()).then(|| {
+        let path = logs.path().display();
+        format!(
+            "{path} is of another cluster than this node was in, {settled}: agents of other nodes may do nothing here; put a copy of the file back and start the kernel again, or run `mgp down`, then `mgp accept {LOGS_WITNESS}`"
+        )
+    })
 }
 
 fn bad(journal: &Journal, entry: usize, why: String) -> UnusableLogs {
@@ -184,6 +321,7 @@ fn debts(owed: &OpenedJournal) -> Result<Vec<OwedRevoke>, UnusableLogs> {
             revoke: read.revoke,
             author: read.author,
             told_at_ms: read.told_at_ms,
+            context: read.context,
         })
     });
     read.collect()
@@ -205,8 +343,10 @@ impl OpenedLogs {
             signed,
             owed: Vec::new(),
             twice: BTreeSet::new(),
+            tips: witnessed_tips(&journals.witness),
             journals,
             cut: Vec::new(),
+            lost: Vec::new(),
         }
     }
 
@@ -228,14 +368,28 @@ impl LogJournals {
         folder: PathBuf,
         owner: &LogsOwner,
         signed: &[Signed],
+        witness: Witness,
     ) -> Result<Self, UnusableLogs> {
+        let cluster = owner.cluster.to_string();
         let opened = task::blocking("replication.open", move || -> Result<_, UnusableLogs> {
             let made = std::fs::create_dir_all(&folder);
             made.map_err(|error| UnusableLogs::NotStarted(error.to_string()))?;
-            let logs = Journal::open(&folder.join(LOGS.0), LOGS.1)?.journal;
-            let owed = Journal::open(&folder.join(OWED.0), OWED.1)?.journal;
-            let twice = Journal::open(&folder.join(TWICE.0), TWICE.1)?.journal;
-            Ok(Self { logs, owed, twice })
+            // Of the same cluster its logs may be refilled by what comes now.
+            let before = witness.sibling(LOGS_WITNESS).contents();
+            if before.is_none_or(|it| it.settled != Some(cluster)) {
+                forget(&witness)?;
+            }
+            for (name, _) in [OWED, TWICE] {
+                let other = witness.sibling(format!("{WITNESS}{name}"));
+                other.forget().map_err(not_forgotten)?;
+            }
+            let [logs, owed, twice] = open_all(&folder, &witness)?.map(|it| it.journal);
+            Ok(Self {
+                logs,
+                owed,
+                twice,
+                witness,
+            })
         });
         let journals = opened.await??;
         let head = serde_json::to_vec(owner);
@@ -247,15 +401,48 @@ impl LogJournals {
             .logs
             .replace(std::iter::once(head).chain(entries).collect())
             .await?;
+        journals.witness_cluster(owner);
         Ok(journals)
+    }
+
+    /// Where the logs are.
+    pub(super) fn path(&self) -> &Path {
+        self.logs.path()
+    }
+
+    /// The logs are of this cluster, and on disk.
+    pub(super) fn witness_cluster(&self, owner: &LogsOwner) {
+        let witness = self.witness.sibling(LOGS_WITNESS);
+        witness.settle(&owner.cluster.to_string());
     }
 
     /// Forgets them: from then on this node is in no cluster.
     pub(super) async fn end(&self) -> Result<(), NotAppended> {
+        // Before the logs: no crash between leaves a witness of what is gone on purpose.
+        let witness = self.witness.clone();
+        let forgotten = task::blocking("replication.forget", move || forget(&witness));
+        let forgotten = forgotten.await.unwrap_or_else(|why| {
+            let why = why.to_string();
+            Err(UnusableLogs::NotStarted(why))
+        });
+        forgotten.map_err(|error| NotAppended::Failed(error.to_string()))?;
         self.logs.replace(Vec::new()).await?;
         self.owed.replace(Vec::new()).await?;
         self.twice.replace(Vec::new()).await
     }
+}
+
+fn forget(witness: &Witness) -> Result<(), UnusableLogs> {
+    for (node, _) in witness.begin_with(TIP_WITNESS) {
+        let tip = witness.sibling(format!("{TIP_WITNESS}{node}"));
+        tip.forget().map_err(not_forgotten)?;
+    }
+    let cluster = witness.sibling(LOGS_WITNESS);
+    cluster.forget().map_err(not_forgotten)
+}
+
+fn not_forgotten(error: std::io::Error) -> UnusableLogs {
+    UnusableLogs::NotStarted(format!("the witness of its files: {error}"))
 }
 
 /// Something to be put on disk.
@@ -267,6 +454,8 @@ struct StoreOrder {
     /// All of them, in the place of those before.
     owed: Option<Vec<Vec<u8>>>,
     twice: Option<Vec<Vec<u8>>>,
+    /// Where logs end on disk: that is witnessed.
+    tips: Vec<(NodeId, LogTip)>,
 }
 
 /// Writes what the replica wants stored, in its order, off the actor.
@@ -300,7 +489,15 @@ impl LogWriter {
             ticket: Some(ticket),
             entries,
             owed,
-            twice: None,
+            ..StoreOrder::default()
+        });
+    }
+
+    /// Logs end there, on disk.
+    pub(super) fn witness(&self, tips: Vec<(NodeId, LogTip)>) {
+        self.order(StoreOrder {
+            tips,
+            ..StoreOrder::default()
         });
     }
 
@@ -329,6 +526,7 @@ fn owed_bytes(owed: &OwedRevoke) -> Option<Vec<u8>> {
         revoke: owed.revoke.clone(),
         author: owed.author.clone(),
         told_at_ms: owed.told_at_ms,
+        context: owed.context.clone(),
     };
     // Plain words and numbers: it can always be written.
     serde_json::to_vec(&entry).ok()
@@ -352,6 +550,10 @@ async fn write(
         for order in together.drain(..) {
             owed = order.owed.or(owed);
             twice = order.twice.or(twice);
+            for (node, tip) in order.tips {
+                let witness = journals.witness.sibling(format!("{TIP_WITNESS}{node}"));
+                witness.settle(&format!("{} {}", tip.next, tip.id));
+            }
         }
         // Until it is there, nothing is said of it; what a failed try left is cut off before the next.
         while !entries.is_empty() {

@@ -129,9 +129,11 @@ fn of_members(change: &MemberChange, details: &mut Value) -> EventType {
             details["role"] = json!(role);
             ("admit", Some(key.node()), Some(name))
         }
-        MemberChange::Cut { node, at } => {
+        MemberChange::Cut { node, at, stays_as } => {
             details["at"] = json!({"next": at.next, "last": at.id.to_string()});
-            ("cut", Some(*node), None)
+            details["role"] = json!(stays_as);
+            let what = if stays_as.is_some() { "demote" } else { "cut" };
+            (what, Some(*node), None)
         }
         MemberChange::Rename { node, name } => ("rename", Some(*node), Some(name)),
         MemberChange::Rest {} => ("rest", None, None),

@@ -9,6 +9,7 @@ use mgp_engine::node_key::PublicKey;
 use mgp_engine::policy::access::Principal;
 use mgp_engine::policy::grants::{ClusterId, LogChange, LogTip, MemberChange, MemberRole, Signed};
 use mgp_engine::replication::replica::{Confirmation, Replica};
+use mgp_engine::replication::role_changes;
 use mgp_engine::replication::rules::{self, KnownServers};
 use mgp_protocol::federation::hello::NodeName;
 use mgp_protocol::federation::logs::{LogEntries, LogsHeld};
@@ -210,7 +211,48 @@ impl ReplicationHandle {
     pub async fn cut(&self, node: NodeId, by: AskedBy) -> Result<ProposedChanges, Refusal> {
         let decide = move |records: &ClusterRecords<'_>| {
             let at = known_tip(records, node)?;
-            Ok(vec![LogChange::Members(MemberChange::Cut { node, at })])
+            Ok(vec![LogChange::Members(MemberChange::Cut {
+                node,
+                at,
+                stays_as: None,
+            })])
+        };
+        self.propose(by, decide).await
+    }
+
+    /// Lets a node do more than before.
+    ///
+    /// # Errors
+    /// A [`Refusal`], also where it may as much already, or was demoted under its key.
+    pub async fn promote(
+        &self,
+        node: NodeId,
+        role: MemberRole,
+        by: AskedBy,
+    ) -> Result<ProposedChanges, Refusal> {
+        let decide = move |records: &ClusterRecords<'_>| {
+            let change = role_changes::promote(records.replica.logs(), node, role);
+            let change = change.map_err(|why| Refusal::BadParams(why.to_string()))?;
+            Ok(vec![LogChange::Members(change)])
+        };
+        self.propose(by, decide).await
+    }
+
+    /// Lets a node do less than before: of its log what is known here counts, and nothing that it gives behind it. What it
+    /// took away stays so.
+    ///
+    /// # Errors
+    /// A [`Refusal`], also where it may no more already, and where no admin would be left.
+    pub async fn demote(
+        &self,
+        node: NodeId,
+        role: MemberRole,
+        by: AskedBy,
+    ) -> Result<ProposedChanges, Refusal> {
+        let decide = move |records: &ClusterRecords<'_>| {
+            let change = role_changes::demote(records.replica.logs(), node, role);
+            let change = change.map_err(|why| Refusal::BadParams(why.to_string()))?;
+            Ok(vec![LogChange::Members(change)])
         };
         self.propose(by, decide).await
     }

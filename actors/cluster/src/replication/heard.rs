@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use mgp_engine::policy::grants::{LogChange, MemberChange, Signed, Written};
+use mgp_engine::policy::grants::{Signed, Written};
 use mgp_engine::replication::logs::ClusterLogs;
 use mgp_protocol::ids::NodeId;
 use mgp_protocol::mgp::audit::Event;
@@ -35,10 +35,10 @@ impl ReplicationState {
 }
 
 /// Whether another node tells something that was not known, and that people want to know. That a kernel was
-/// stopped is not.
+/// stopped or started is not.
 fn is_news(written: &Written, logs: &ClusterLogs) -> bool {
-    let rests = written.operation().change == LogChange::Members(MemberChange::Rest {});
-    written.issuer() != logs.here() && !rests && !is_held(written, logs)
+    let is_stop_or_start = written.operation().change.is_rest_or_resume();
+    written.issuer() != logs.here() && !is_stop_or_start && !is_held(written, logs)
 }
 
 fn is_held(written: &Written, logs: &ClusterLogs) -> bool {

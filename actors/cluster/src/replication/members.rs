@@ -54,7 +54,7 @@ fn standing(replica: &Replica, node: NodeId, member: &ClusterMember) -> MemberSt
         MemberStanding::Twice
     } else if member.role.is_none() {
         MemberStanding::Doubtful
-    } else if grants.rests(node) {
+    } else if replica.is_resting(node) {
         MemberStanding::Resting
     } else {
         MemberStanding::In

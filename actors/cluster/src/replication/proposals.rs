@@ -1,6 +1,8 @@
 //! What this node writes to its own log, from the request to the answer.
 
-use mgp_engine::policy::grants::{LogChange, LogPosition, MemberChange, Operation, Signed};
+use mgp_engine::policy::grants::{
+    CausalContext, LogChange, LogPosition, MemberChange, Operation, Signed,
+};
 use mgp_engine::replication::replica::{NotProposed, Proposed, ReplicaEffect};
 use mgp_protocol::mgp::audit::Event;
 use mgp_protocol::refusal::Refusal;
@@ -125,6 +127,10 @@ impl ReplicationState {
         if let Err(refusal) = self.may_write() {
             return reply.send(Err(refusal));
         }
+        if self.is_demoted() {
+            let why = "this node was demoted, which is for good under its key: `mgp node rekey` gives it another one, with which the recovery key makes it an admin";
+            return reply.send(Err(Refusal::BadParams(why.into())));
+        }
         let Some(signed) = self.signed_by_recovery(recovery, by) else {
             let why = "this is not the recovery key of this node's cluster";
             return reply.send(Err(Refusal::BadParams(why.into())));
@@ -161,6 +167,15 @@ impl ReplicationState {
         }
     }
 
+    /// Whether this node may not be an admin under its key any more.
+    fn is_demoted(&self) -> bool {
+        self.records().is_some_and(|records| {
+            let logs = records.replica.logs();
+            let own = logs.members().get(logs.here());
+            own.is_some_and(|member| member.most.is_some())
+        })
+    }
+
     /// The next operations of the recovery key's own log; None where it is of another cluster.
     fn signed_by_recovery(&self, recovery: &ClusterRecovery, by: &AskedBy) -> Option<Vec<Signed>> {
         let key = recovery.key.key();
@@ -177,6 +192,7 @@ impl ReplicationState {
         let gone = recovery.without.iter().map(|node| MemberChange::Cut {
             node: *node,
             at: logs.grants().tip(*node),
+            stays_as: None,
         });
         let (first, mut previous) = logs.grants().next(issuer);
         let signed = std::iter::once(here).chain(gone).zip(first..);
@@ -188,6 +204,7 @@ impl ReplicationState {
                 author: by.principal.name().to_owned(),
                 told_at_ms: unix_ms(),
                 change: LogChange::Members(change),
+                context: CausalContext::default(),
             };
             let signed = Signed::new(operation, key);
             previous = signed.written().id();

@@ -26,11 +26,12 @@ use mgp_runtime::mailbox::Mailbox;
 use mgp_runtime::randomness;
 use mgp_runtime::task::{self, SupervisedTask};
 use mgp_runtime::time::unix_ms;
-use mgp_store::audit::AuditHandle;
+use mgp_store::audit::{AuditHandle, state_damaged};
+use mgp_store::witnesses::Witness;
 use mgp_sync::snapshot::Snapshot;
 use tokio::sync::{oneshot, watch};
 
-use super::disk::{LogJournals, LogWriter, OpenedLogs};
+use super::disk::{FoundLogs, LOGS_WITNESS, LogJournals, LogWriter, OpenedLogs};
 use super::pending::PendingProposal;
 use super::view::ClusterView;
 use super::wire::{LogWords, message};
@@ -66,6 +67,8 @@ pub(super) struct ClusterStay {
     pub(super) waiting: Vec<PendingProposal>,
     followed: Vec<(u64, watch::Sender<Confirmation>)>,
     rules: Arc<ForeignRules>,
+    /// What is lost that no other node has: in words.
+    lost: Vec<String>,
 }
 
 /// The state of the actor.
@@ -73,6 +76,9 @@ pub struct ReplicationState {
     pub(super) key: NodeKey,
     life: LifeId,
     pub(super) folder: PathBuf,
+    pub(super) witness: Witness,
+    /// There are no logs, and a witness says that there were.
+    pub(super) missing: Option<Arc<str>>,
     lease: Duration,
     clock: fn() -> MonotonicTime,
     view: Arc<Snapshot<ClusterView>>,
@@ -110,7 +116,7 @@ async fn ticks(me: Mailbox<ReplicationMsg>, each: Duration) {
 impl ReplicationState {
     pub(super) fn new(
         start: ReplicationStart,
-        found: Option<OpenedLogs>,
+        found: FoundLogs,
         me: Mailbox<ReplicationMsg>,
     ) -> Self {
         let each = (start.lease / TICKS).min(TICK);
@@ -118,6 +124,8 @@ impl ReplicationState {
             key: start.key,
             life: start.life,
             folder: start.folder,
+            witness: start.witness,
+            missing: found.missing.map(Into::into),
             lease: start.lease,
             clock: start.clock,
             view: start.view,
@@ -131,9 +139,13 @@ impl ReplicationState {
             stays: 0,
             stay: None,
         };
-        match found {
+        match found.opened {
             Some(found) => state.begin(found),
             None => state.show(true),
+        }
+        if let Some(why) = &state.view.load().shortened {
+            tracing::error!("{why}");
+            state.audit.tell(state_damaged(why));
         }
         state
     }
@@ -152,9 +164,13 @@ impl ReplicationState {
             hints: inviter.map(|key| key.node()).into_iter().collect(),
             owed: found.owed,
             twice: found.twice,
-            now: (self.clock)(),
         };
-        let replica = Replica::new(start, &found.signed);
+        let mut replica = Replica::new(start, &found.signed);
+        replica.expect(found.tips);
+        match found.lost.is_empty() {
+            true => journals.witness_cluster(&owner),
+            false => replica.close(),
+        }
         let rules = foreign_rules(&replica, &self.known, unix_ms(), (self.clock)());
         let rules = Arc::new(rules);
         drop(self.access.set_foreign(Some(rules.clone())));
@@ -171,7 +187,10 @@ impl ReplicationState {
             waiting: Vec::new(),
             followed: Vec::new(),
             rules,
+            lost: found.lost,
         });
+        self.missing = None;
+        self.witness_tips();
         // Who is alone confirms its own log; who is linked already is asked.
         self.tick();
     }
@@ -282,6 +301,10 @@ impl ReplicationState {
         let before = self.view.load();
         let here = self.key.node();
         let mut next = ClusterView::alone(here, self.lease);
+        next.shortened = self.shortened();
+        if before.shortened.is_some() && next.shortened.is_none() {
+            tracing::info!("the logs of the cluster lack nothing any more of what they held");
+        }
         if let Some(stay) = &self.stay {
             let replica = &stay.replica;
             let grants = replica.logs().grants();
@@ -372,7 +395,41 @@ impl ReplicationState {
         };
         stay.storing.retain(|given| *given > ticket);
         let _in_force = self.act(|replica, means| replica.stored(ticket, means));
+        self.witness_tips();
         self.answer(ticket);
+    }
+
+    /// Has it witnessed where logs end on disk, of those that lack nothing.
+    fn witness_tips(&self) {
+        let Some(stay) = &self.stay else { return };
+        let shortened: BTreeSet<NodeId> = stay.replica.shortened().collect();
+        let heads = stay.replica.heads();
+        let whole = heads.iter().filter(|(node, _)| !shortened.contains(node));
+        stay.writer
+            .witness(whole.map(|(node, head)| (*node, head.tip)).collect());
+    }
+
+    /// What the logs lack that they held, and what to do: in words.
+    fn shortened(&self) -> Option<Arc<str>> {
+        let Some(stay) = self.stay.as_ref() else {
+            return self.missing.clone();
+        };
+        let members = stay.replica.logs().members();
+        let name = |node| {
+            members
+                .get(node)
+                .map_or_else(|| node.short(), |it| it.name.to_string())
+        };
+        let lacking: Vec<String> = stay.replica.shortened().map(name).collect();
+        let lacking = (!lacking.is_empty()).then(|| {
+            format!(
+                "{} has been shortened: it held more of what was written at {}, and agents of other nodes may do nothing here until other nodes have brought that; if none has it, put a copy of the file back and start the kernel again, or run `mgp down`, then `mgp accept {LOGS_WITNESS}`",
+                stay.journals.path().display(),
+                lacking.join(", ")
+            )
+        });
+        let all: Vec<String> = lacking.into_iter().chain(stay.lost.clone()).collect();
+        (!all.is_empty()).then(|| all.join("; ").into())
     }
 
     pub(super) fn brought(&mut self, node: NodeId) {
@@ -438,6 +495,8 @@ fn lease_moved(told: ForeignLease, now: ForeignLease, length: Duration) -> bool 
         (ForeignLease::Held(Some((before, _))), ForeignLease::Held(Some((after, _)))) => {
             after < before || after.since(before) >= length / GROWN
         }
-        (ForeignLease::Held(_) | ForeignLease::Lapsed(_), _) => told != now,
+        (ForeignLease::Held(_) | ForeignLease::Lapsed(_) | ForeignLease::Shortened, _) => {
+            told != now
+        }
     }
 }

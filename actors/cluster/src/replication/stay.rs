@@ -1,7 +1,7 @@
 //! The beginning and the end of a stay in a cluster: it is founded, joined, and forgotten.
 
 use mgp_engine::policy::grants::{
-    ClusterId, LogChange, LogPosition, MemberChange, Operation, OperationId, Signed,
+    CausalContext, ClusterId, LogChange, LogPosition, MemberChange, Operation, OperationId, Signed,
 };
 use mgp_protocol::federation::hello::NodeName;
 use mgp_protocol::refusal::Refusal;
@@ -39,6 +39,7 @@ impl ReplicationState {
                 recovery: recovery.public(),
                 name: name.to_string(),
             }),
+            context: CausalContext::default(),
         };
         let founding = Signed::new(operation, &self.key);
         let cluster = ClusterId(founding.written().id().0);
@@ -97,7 +98,8 @@ impl ReplicationState {
     ) -> Result<(), Refusal> {
         let broken = |why: String| Refusal::Broken(why);
         let details = json!({"cluster": owner.cluster.to_string(), "change": how});
-        let begun = LogJournals::begin(self.folder.clone(), &owner, &signed).await;
+        let begun =
+            LogJournals::begin(self.folder.clone(), &owner, &signed, self.witness.clone()).await;
         let journals = begun.map_err(|error| broken(error.to_string()))?;
         let event = events::of_this_node(by, details);
         if let Err(error) = self.audit.decided(event).await {

@@ -1,11 +1,12 @@
 mod scene;
+mod shortened;
 
 use std::fs;
 use std::time::Duration;
 
 use mgp_engine::policy::grants::{
-    Grant, GrantChange, GrantId, GrantResource, LogChange, LogPosition, MemberRole, Operation,
-    Revoke, Signed, Subject,
+    CausalContext, Grant, GrantChange, GrantId, GrantResource, LogChange, LogPosition, MemberRole,
+    Operation, Revoke, Signed, Subject,
 };
 use mgp_protocol::federation::logs::LogEntries;
 use mgp_protocol::federation::tool_index::RecordBytes;
@@ -166,6 +167,26 @@ async fn a_node_that_rests_is_not_waited_for() {
     assert!(scene.opens(0, 1));
 }
 
+/// FED-047: an owner writes down that an admin is back, and waits for its word after a restart of its own.
+#[tokio::test]
+async fn an_admin_that_is_back_is_waited_for_after_a_restart_of_the_owner() {
+    let mut scene = Scene::granted().await;
+    let standing = |scene: &Scene| scene.view(0).members[&scene.node(1)].standing;
+    scene.at(1).retire(by()).await;
+    let resting = |scene: &Scene| standing(scene) == MemberStanding::Resting;
+    scene.until("it rests", resting).await;
+    scene.restart(1).await;
+    scene.together(1);
+    let back = |scene: &Scene| standing(scene) == MemberStanding::In;
+    scene.until("it is back", back).await;
+    scene.until("it may call", |scene| scene.opens(0, 1)).await;
+    scene.apart(1);
+    scene.restart(0).await;
+    scene.pass(5).await;
+    assert_eq!(scene.view(0).unheard, Some(scene.node(1)));
+    assert!(!scene.opens(0, 1));
+}
+
 /// FEDERATION, restored: a shorter log is filled again before anything is signed.
 #[tokio::test]
 async fn a_log_that_was_put_back_from_a_copy_is_filled_again_by_others() {
@@ -236,9 +257,10 @@ async fn a_torn_end_is_cut_off_and_damage_is_named_with_its_place() {
     scene.stop(0).await;
     let path = scene.folder(0).join("logs");
     let whole = fs::read(&path).unwrap();
-    fs::write(&path, &whole[..whole.len() - 3]).unwrap();
+    // One more that was never finished, and so was never acknowledged.
+    fs::write(&path, [&whole[..], &whole[..50]].concat()).unwrap();
     scene.start(0).await;
-    assert_eq!(scene.write(0, revoke(9)).await.unwrap().number, Some(3));
+    assert_eq!(scene.write(0, revoke(9)).await.unwrap().number, Some(4));
     scene.stop(0).await;
     let mut bytes = fs::read(&path).unwrap();
     let middle = bytes.len() / 2;
@@ -292,6 +314,7 @@ async fn a_node_that_signs_two_logs_allows_nothing_any_more() {
         author: "operator".into(),
         told_at_ms: 1,
         change: revoke(7),
+        context: CausalContext::default(),
     };
     let forged = Signed::new(operation.clone(), &scene.key(0));
     let fork = Signed::new(operation, &scene.key(1));

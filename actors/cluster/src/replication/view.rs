@@ -35,6 +35,8 @@ pub struct ClusterView {
     pub lease: Duration,
     /// Nodes that signed two logs.
     pub forked: Vec<NodeId>,
+    /// What the logs lack of what they held, and what to do: agents of other nodes may do nothing here meanwhile.
+    pub shortened: Option<Arc<str>>,
     /// Why nothing new is on disk.
     pub trouble: Option<Arc<str>>,
     /// Cancelled when a newer view is published.
@@ -106,6 +108,7 @@ impl ClusterView {
             overdue: None,
             lease,
             forked: Vec::new(),
+            shortened: None,
             trouble: None,
             replaced: CancellationToken::new(),
         }
@@ -134,6 +137,7 @@ impl ClusterView {
             && self.overdue == other.overdue
             && self.lease == other.lease
             && self.forked == other.forked
+            && self.shortened == other.shortened
             && self.trouble == other.trouble
     }
 }

@@ -1,6 +1,7 @@
 //! What the engine says and hears, as it stands on the wire.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use mgp_engine::node_key::first_bad;
 use mgp_engine::policy::grants::{ISSUERS_MAX, LogTip, OperationId, Signed};
@@ -24,9 +25,15 @@ pub(super) enum LogWords {
 impl LogWords {
     pub(super) fn of(message: LogMessage) -> Self {
         match message {
-            LogMessage::Ask { life, nonce, heads } => {
-                Self::Held(held(HeldReason::Ask, life, Some(nonce), &heads))
-            }
+            LogMessage::Ask {
+                life,
+                nonce,
+                heads,
+                lease,
+            } => Self::Held(LogsHeld {
+                lease_ms: lease.map(|lease| u64::try_from(lease.as_millis()).unwrap_or(u64::MAX)),
+                ..held(HeldReason::Ask, life, Some(nonce), &heads)
+            }),
             LogMessage::Answer { life, nonce, heads } => {
                 Self::Held(held(HeldReason::Answer, life, Some(nonce), &heads))
             }
@@ -49,6 +56,7 @@ fn held(reason: HeldReason, life: LifeId, nonce: Option<Nonce>, heads: &LogHeads
         reason,
         life,
         nonce: nonce.map(|nonce| LogNonce(nonce.0)),
+        lease_ms: None,
         heads: heads.collect(),
     }
 }
@@ -70,7 +78,12 @@ pub(super) fn message(held: LogsHeld) -> Option<LogMessage> {
     let life = held.life;
     let nonce = held.nonce.map(|nonce| Nonce(nonce.0));
     match (held.reason, nonce) {
-        (HeldReason::Ask, Some(nonce)) => Some(LogMessage::Ask { life, nonce, heads }),
+        (HeldReason::Ask, Some(nonce)) => Some(LogMessage::Ask {
+            life,
+            nonce,
+            heads,
+            lease: held.lease_ms.map(Duration::from_millis),
+        }),
         (HeldReason::Answer, Some(nonce)) => Some(LogMessage::Answer { life, nonce, heads }),
         (HeldReason::Tell, _) => Some(LogMessage::Tell { life, heads }),
         (HeldReason::Ask | HeldReason::Answer, None) => None,
@@ -99,4 +112,27 @@ pub(super) fn verified(entries: impl ExactSizeIterator<Item = impl AsRef<[u8]>>)
         });
     }
     signed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// FED-038: each question says for how long its answer is believed; older versions say nothing.
+    #[test]
+    fn a_question_carries_the_lease_and_none_of_an_older_version() {
+        let asked = |lease| LogMessage::Ask {
+            life: LifeId([1; 16]),
+            nonce: Nonce([2; 16]),
+            heads: Arc::default(),
+            lease,
+        };
+        for (lease, lease_ms) in [(None, None), (Some(Duration::from_secs(90)), Some(90_000))] {
+            let LogWords::Held(held) = LogWords::of(asked(lease)) else {
+                panic!("a question says what is held");
+            };
+            assert_eq!(held.lease_ms, lease_ms);
+            assert_eq!(message(held), Some(asked(lease)));
+        }
+    }
 }

@@ -2,6 +2,7 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use mgp_store::audit::by_operator;
+use mgp_store::witnesses::Witness;
 
 use super::*;
 
@@ -22,6 +23,7 @@ async fn start(file: &Path) -> (SharesHandle, ActorCell, Seen) {
     let told = Arc::clone(&seen);
     let start = SharesStart {
         file: file.to_owned(),
+        witness: Witness::default(),
         changed: EventSink::new(move |shares: Arc<Shares>| {
             told.lock().unwrap().push(shares.len());
         }),
@@ -91,6 +93,7 @@ async fn a_damaged_file_is_told_with_the_way_out() {
     std::fs::write(&file, "[{\"server\":\"files\"}]").unwrap();
     let start = SharesStart {
         file: file.clone(),
+        witness: Witness::default(),
         changed: EventSink::new(drop),
         audit: AuditHandle::off(),
     };

@@ -5,14 +5,13 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use mgp_engine::cluster::tool_index::{
     BYTES_MAX, HELD_BYTES_MAX, HeldEntry, HeldIndex, IndexKey, NODES_MAX,
 };
 use mgp_protocol::federation::tool_index::{
-    IndexChange, IndexDigest, IndexPage, IndexRoot, RecordBytes, ToolRecord,
+    IndexChange, IndexDigest, IndexPage, IndexRoot, RecordBytes,
 };
 use mgp_protocol::ids::{NodeId, ServerId};
 use mgp_runtime::time::{unix_ms, unix_ms_of};
@@ -23,6 +22,8 @@ use super::node_handles::private_folder;
 /// Longest file: the records, their names and little else.
 const FILE_MAX: u64 = 2 * BYTES_MAX as u64;
 const ENDING: &str = ".index";
+/// Of what this node itself offers.
+const OWN_ENDING: &str = ".own";
 
 /// What is to become of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,12 +34,17 @@ pub(super) enum KeptChange {
     Changed,
 }
 
-/// A copy to be written.
-pub(super) struct WrittenCopy {
-    digest: IndexDigest,
-    entries: Vec<(IndexKey, HeldEntry)>,
-    /// The hashes of those that were not taken.
-    refused: Vec<(IndexKey, IndexRoot)>,
+/// What is to be written of a node.
+pub(super) enum WrittenCopy {
+    /// The copy of another node's index.
+    Held {
+        digest: IndexDigest,
+        entries: Vec<(IndexKey, HeldEntry)>,
+        /// The hashes of those that were not taken.
+        refused: Vec<(IndexKey, IndexRoot)>,
+    },
+    /// What this node's own servers offer, for its next start.
+    Own(IndexPage),
 }
 
 /// What the disk has to do.
@@ -49,7 +55,7 @@ impl WrittenCopy {
     pub(super) fn of(index: &HeldIndex) -> Option<Self> {
         let entries = index.entries();
         let entries = entries.map(|(key, entry)| (key.clone(), entry.clone()));
-        Some(Self {
+        Some(Self::Held {
             digest: index.digest()?,
             entries: entries.collect(),
             refused: index
@@ -61,34 +67,31 @@ impl WrittenCopy {
 
     /// As a page that has everything; its number is that of the entries at its end of which it has the hash only.
     fn page(self) -> IndexPage {
+        let (digest, entries, refused) = match self {
+            Self::Held {
+                digest,
+                entries,
+                refused,
+            } => (digest, entries, refused),
+            Self::Own(page) => return page,
+        };
         let change = |(key, entry): (IndexKey, HeldEntry)| {
             let record = match entry {
                 HeldEntry::Server(record) => record.encode(),
-                HeldEntry::Tool(tool) => ToolRecord {
-                    definition: tool.definition.to_string(),
-                    schemas: tool.schemas,
-                    idempotent: tool.idempotent,
-                    vector: tool.vector.map(Arc::unwrap_or_clone),
-                }
-                .encode(),
+                HeldEntry::Tool(tool) => tool.record().encode(),
             };
             kept(&key, record)
         };
-        let number = self.refused.len() as u64;
-        let refused = self.refused.into_iter();
+        let number = refused.len() as u64;
+        let refused = refused.into_iter();
         let refused = refused.map(|(key, leaf)| kept(&key, leaf.0.to_vec()));
         IndexPage {
             number,
-            epoch: self.digest.epoch,
+            epoch: digest.epoch,
             after: 0,
-            upto: self.digest.version,
-            digest: self.digest,
-            changes: self
-                .entries
-                .into_iter()
-                .map(change)
-                .chain(refused)
-                .collect(),
+            upto: digest.version,
+            digest,
+            changes: entries.into_iter().map(change).chain(refused).collect(),
         }
     }
 }
@@ -128,6 +131,19 @@ pub(super) fn read(folder: &Path) -> Vec<(NodeId, HeldIndex, Duration)> {
     copies
 }
 
+/// What this node's servers offered before this kernel's start. Without it they have no tools until they list them.
+pub(super) fn read_own(folder: &Path, here: NodeId) -> Option<HeldIndex> {
+    let path = own_place(folder, here);
+    match read_one(&path, HELD_BYTES_MAX) {
+        Ok((index, _)) => Some(index),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => {
+            tracing::warn!(path = %path.display(), %error, "what servers offered before cannot be read; other nodes see their tools once they have started");
+            None
+        }
+    }
+}
+
 fn read_one(path: &Path, room: usize) -> io::Result<(HeldIndex, Duration)> {
     let file = File::open(path)?;
     let heard = unix_ms_of(file.metadata()?.modified()?);
@@ -159,7 +175,10 @@ fn hash(kept: IndexChange) -> Option<(IndexKey, IndexRoot)> {
 /// Writes copies, and removes the files of nodes that have none.
 pub(super) fn write(folder: &Path, orders: CopyOrders, heard: &[NodeId]) -> io::Result<()> {
     for (node, copy) in orders {
-        let path = place(folder, node);
+        let path = match &copy {
+            Some(WrittenCopy::Own(_)) => own_place(folder, node),
+            Some(WrittenCopy::Held { .. }) | None => place(folder, node),
+        };
         match copy {
             Some(copy) => {
                 private_folder(folder)?;
@@ -180,6 +199,10 @@ fn gone_is_well(done: io::Result<()>) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         done => done,
     }
+}
+
+fn own_place(folder: &Path, here: NodeId) -> PathBuf {
+    folder.join(format!("{here}{OWN_ENDING}"))
 }
 
 fn place(folder: &Path, node: NodeId) -> PathBuf {

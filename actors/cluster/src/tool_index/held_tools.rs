@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use mgp_engine::cluster::staleness::Stage;
 use mgp_protocol::federation::tool_index::{ServerRecord, ToolVector};
-use mgp_protocol::ids::NodeServer;
+use mgp_protocol::ids::{NodeId, NodeServer, ServerId};
 use tokio_util::sync::CancellationToken;
 
 /// Everything that is held, of nodes that are not hidden.
@@ -13,8 +13,19 @@ use tokio_util::sync::CancellationToken;
 pub struct HeldTools {
     /// By node and server.
     pub servers: BTreeMap<NodeServer, Arc<HeldServer>>,
+    /// The nodes that are away for so long that what they share is shown to nobody.
+    pub hidden: BTreeMap<NodeId, HiddenNode>,
     /// Cancelled when newer ones are published.
     pub replaced: CancellationToken,
+}
+
+/// What is known of a node that is hidden.
+#[derive(Clone, Debug, Default)]
+pub struct HiddenNode {
+    /// When it was last heard, in milliseconds since 1970.
+    pub heard_ms: u64,
+    /// What it shared then, and how many tools of each.
+    pub servers: BTreeMap<ServerId, usize>,
 }
 
 /// A server of another node.

@@ -63,8 +63,7 @@ pub(super) fn write(folder: &Path, names: &NodeNames) -> io::Result<()> {
     atomic_file::write(&place(folder), &serde_json::to_vec(names)?)
 }
 
-/// The names of these nodes and no others; each keeps its own where it may. Beside servers of this node none
-/// is called like one of them.
+/// The names of these nodes and no others. Beside servers of this node none is called like one of them.
 pub(super) fn named<'a>(
     before: &NodeNames,
     members: impl Iterator<Item = (NodeId, &'a NodeName)> + Clone,
@@ -72,8 +71,10 @@ pub(super) fn named<'a>(
 ) -> NodeNames {
     let mut names = before.clone();
     let members: BTreeMap<NodeId, &NodeName> = members.collect();
-    for (_, node) in before.all() {
-        if !members.contains_key(&node) {
+    for (handle, node) in before.all() {
+        // A name that it has no more is in nobody's way.
+        let keeps = members.get(&node);
+        if keeps.is_none_or(|name| name.as_str() != handle.as_str()) {
             names.forget(node);
         }
     }

@@ -8,10 +8,11 @@ use mgp_engine::clock::MonotonicTime;
 use mgp_engine::cluster::staleness::Stage;
 use mgp_engine::cluster::tool_index::{HeldEntry, HeldIndexes};
 use mgp_protocol::ids::{NodeId, NodeServer};
+use mgp_runtime::time::unix_ms;
 use mgp_sync::Snapshot;
 use tokio_util::sync::CancellationToken;
 
-use super::{HeldServer, HeldTool, HeldTools};
+use super::{HeldServer, HeldTool, HeldTools, HiddenNode};
 
 /// How long what has changed of a server may wait for the rest of its node's copy, and how often that time becomes four
 /// times as long while the copy goes on. Whoever reads what is published reads the whole server each time, so that a copy of
@@ -80,6 +81,7 @@ impl ShownServers {
             let before = to.load();
             to.store(Arc::new(HeldTools {
                 servers: self.servers.clone(),
+                hidden: hidden(held, now),
                 replaced: CancellationToken::new(),
             }));
             before.replaced.cancel();
@@ -137,6 +139,24 @@ impl ShownServers {
     }
 }
 
+/// The nodes that are hidden.
+fn hidden(held: &HeldIndexes, now: MonotonicTime) -> BTreeMap<NodeId, HiddenNode> {
+    let away = held
+        .all(now)
+        .filter(|(_, _, stage)| *stage == Stage::Hidden);
+    let hidden = away.map(|(node, index, _)| {
+        let age = held.age(node, now).unwrap_or_default().as_millis();
+        let mut servers = BTreeMap::new();
+        for (key, _) in index.entries() {
+            let tools: &mut usize = servers.entry(key.server.clone()).or_default();
+            *tools += usize::from(key.tool.is_some());
+        }
+        let heard_ms = unix_ms().saturating_sub(u64::try_from(age).unwrap_or(u64::MAX));
+        (node, HiddenNode { heard_ms, servers })
+    });
+    hidden.collect()
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
@@ -168,6 +188,7 @@ mod tests {
                 specification: None,
                 replica: false,
                 stateful: false,
+                starting: false,
             },
             tools: (0..tools).map(tool).collect::<BTreeMap<_, _>>(),
         };

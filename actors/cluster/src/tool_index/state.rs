@@ -35,6 +35,8 @@ use crate::links::PeerLink;
 const TELL_AGAIN: Duration = Duration::from_secs(60);
 /// How long what changed waits for more before it is written: a copy of many pages is written once.
 const KEEP: Duration = Duration::from_secs(1);
+/// The same of this node's own: it changes seldom, and what is not written is missing after a restart.
+const OWN_KEEP: Duration = Duration::from_millis(100);
 
 /// The state of the actor.
 #[derive(Debug)]
@@ -43,7 +45,10 @@ pub(super) struct ToolIndexState {
     pub(super) start: ToolIndexStart,
     begun: Instant,
     pub(super) own: OwnIndex,
-    offered: BTreeMap<ServerId, Arc<OfferedServer>>,
+    /// None until they are told: peers are told nothing before.
+    offered: Option<BTreeMap<ServerId, Arc<OfferedServer>>>,
+    /// What they offer is on disk, or on its way there.
+    stored: bool,
     pub(super) held: HeldIndexes,
     /// None until they are told: what was kept is neither shown nor given up before.
     members: Option<BTreeMap<NodeId, NodeName>>,
@@ -67,16 +72,18 @@ impl ToolIndexState {
         me: Mailbox<ToolIndexMsg>,
         start: ToolIndexStart,
     ) -> Result<Self, ActorProcessingErr> {
-        let folder = start.folder.clone();
+        let (folder, here) = (start.folder.clone(), start.here);
         let reading = task::blocking("tool_index.read", move || {
-            (node_handles::read(&folder), copies::read(&folder))
+            let own = copies::read_own(&folder, here);
+            (node_handles::read(&folder), copies::read(&folder), own)
         });
-        let (names, copies) = reading.await?;
+        let (names, copies, own) = reading.await?;
         let mut state = Self {
             me,
             begun: Instant::now(),
             own: OwnIndex::new(u64::from_le_bytes(randomness::bytes())),
-            offered: BTreeMap::new(),
+            offered: None,
+            stored: false,
             held: HeldIndexes::default(),
             members: None,
             leaves: BTreeSet::new(),
@@ -93,6 +100,9 @@ impl ToolIndexState {
         let now = state.now();
         for (node, index, age) in copies.into_iter().take(NODES_MAX) {
             state.held.restore(node, index, age, now);
+        }
+        if let Some(own) = own {
+            state.own.remember(&own);
         }
         Ok(state)
     }
@@ -116,27 +126,41 @@ impl ToolIndexState {
     }
 
     pub(super) async fn offer(&mut self, servers: BTreeMap<ServerId, Arc<OfferedServer>>) {
-        let before = std::mem::replace(&mut self.offered, servers);
+        let before = self.offered.take().unwrap_or_default();
         for server in before.keys() {
-            if !self.offered.contains_key(server) {
+            if !servers.contains_key(server) {
                 self.own.offer(server, None);
             }
         }
-        for (server, offered) in &self.offered {
+        for (server, offered) in &servers {
             let same =
                 |before: &Arc<OfferedServer>| Arc::ptr_eq(before, offered) || before == offered;
             if !before.get(server).is_some_and(same) {
                 self.own.offer(server, Some(offered));
             }
         }
-        if !before.keys().eq(self.offered.keys()) {
+        let same_names = before.keys().eq(servers.keys());
+        self.offered = Some(servers);
+        if !same_names {
             self.rename().await;
         }
+        self.stored = false;
+        self.store_own();
         self.tell_all(false);
+    }
+
+    /// What this node's servers offer is stored for its next start, once there is somebody to share with.
+    fn store_own(&mut self) {
+        if !self.stored && self.offered.is_some() && self.others().next().is_some() {
+            self.stored = true;
+            self.keep(self.start.here, KeptChange::Changed);
+        }
     }
 
     pub(super) fn share(&mut self, shares: &Shares) {
         self.own.reshare(shares.clone());
+        self.stored = false;
+        self.store_own();
         self.tell_all(false);
     }
 
@@ -174,6 +198,7 @@ impl ToolIndexState {
             }
         }
         self.rename().await;
+        self.store_own();
         let linked = self.peers.iter().filter(|(_, peer)| peer.is_linked());
         for node in linked.map(|(node, _)| *node).collect::<Vec<_>>() {
             self.meet(node);
@@ -366,7 +391,7 @@ impl ToolIndexState {
 
     /// Tells a peer its digest, where it does not have it.
     fn tell(&mut self, node: NodeId, again: bool) {
-        let member = self.is_member(node);
+        let member = self.is_member(node) && self.offered.is_some();
         let peer = self.peers.get_mut(&node);
         let Some(peer) = peer.filter(|peer| member && peer.is_linked()) else {
             return;
@@ -416,7 +441,11 @@ impl ToolIndexState {
         if self.members.is_none() {
             return;
         }
-        let names = node_handles::named(&self.names, self.others(), self.offered.keys());
+        let names = node_handles::named(
+            &self.names,
+            self.others(),
+            self.offered.iter().flatten().map(|(server, _)| server),
+        );
         let published = self.start.names.load();
         if names != self.names {
             let (folder, kept) = (self.start.folder.clone(), names.clone());
@@ -446,8 +475,13 @@ impl ToolIndexState {
     fn keep(&mut self, node: NodeId, change: KeptChange) {
         let kept = self.keep.entry(node).or_insert(change);
         *kept = (*kept).max(change);
-        let at = self.now() + KEEP;
-        self.keep_at.get_or_insert(at);
+        let wait = if node == self.start.here {
+            OWN_KEEP
+        } else {
+            KEEP
+        };
+        let at = self.now() + wait;
+        self.keep_at = Some(self.keep_at.map_or(at, |due| due.min(at)));
     }
 
     fn write_copies(&mut self) {
@@ -455,6 +489,10 @@ impl ToolIndexState {
         let mut orders = CopyOrders::new();
         let mut heard = Vec::new();
         for (node, change) in std::mem::take(&mut self.keep) {
+            if node == self.start.here {
+                orders.insert(node, Some(WrittenCopy::Own(self.own.snapshot())));
+                continue;
+            }
             let held = self.held.get(node, now);
             match (change, held.map(|(index, _)| WrittenCopy::of(index))) {
                 (KeptChange::Heard, Some(_)) => heard.push(node),

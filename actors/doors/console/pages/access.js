@@ -115,7 +115,8 @@ export default function access({ main, kernel, store, on, rest }) {
 
   /** What a change would do, before it is made; `null` takes the entry back. */
   async function preview(agent, server, tool, permission) {
-    const { entries } = await kernel.ask('mgp/access/list', { agent_id: agent, server_id: server });
+    const listed = await kernel.ask('mgp/access/list', { agent_id: agent, server_id: server });
+    const entries = listed.entries.filter((entry) => !entry.conflict);
     const rest = permission ?? await without(agent, server, tool, entries);
     if (tool) {
       const now = (await kernel.ask('mgp/access/query', { agent_id: agent, server_id: server, tool_name: tool })).permission;

@@ -49,7 +49,7 @@ function cache({ holds, held = [] }) {
 /** How many tools it may call, and about how long their definitions are. */
 async function sees(kernel, store, agent) {
   const [tools, { entries }] = await Promise.all([store.allTools(), kernel.ask('mgp/access/list', { agent_id: agent })]);
-  const own = new Map(entries.filter((entry) => entry.entry_type === 'tool_grant').map((entry) => [`${entry.server_id}:${entry.tool_name}`, entry.permission]));
+  const own = new Map(entries.filter((entry) => entry.entry_type === 'tool_grant' && !entry.conflict).map((entry) => [`${entry.server_id}:${entry.tool_name}`, entry.permission]));
   let count = 0;
   let size = 0;
   for (const [server, its] of tools) {

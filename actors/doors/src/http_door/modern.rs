@@ -24,7 +24,7 @@ use super::{HEARTBEAT, HttpDoor, status, stream_response};
 use crate::stateless::{self, Arrival, Stated};
 use mgp_callers::credential::Credential;
 use mgp_callers::exchange::rounds::{Outlet, STREAM_QUEUE};
-use mgp_callers::request::{self, Outcome, answer_frame, answer_parts};
+use mgp_callers::request::{self, CallerSession, Outcome, answer_frame, answer_parts};
 use mgp_runtime::trace::Trace;
 
 /// Handles one message of the modern era.
@@ -55,6 +55,7 @@ pub(super) async fn post(
     let arrival = Arrival {
         agent: pass.agent.clone(),
         operator: pass.is_operator(),
+        session: CallerSession::Stateless,
         view,
         id: id.clone(),
         method: method.as_ref().into(),

@@ -60,6 +60,10 @@ impl Routes for LiteRoutes {
         self.0.knows(view, who)
     }
 
+    fn lapse(&self) -> Option<String> {
+        self.0.lapse()
+    }
+
     fn still(&self, caller: &Caller, method: &str, params: &str) -> Result<(), Refusal> {
         self.0.still(caller, method, params)
     }

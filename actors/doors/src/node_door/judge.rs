@@ -5,6 +5,7 @@ use bytes::Bytes;
 use bytestring::ByteString;
 use mgp_cluster::links::PeerLink;
 use mgp_engine::cluster::assertions::NotBelieved;
+use mgp_engine::cluster::remote_requests::{self, RemoteTarget};
 use mgp_engine::tools::catalog::CatalogView;
 use mgp_protocol::dialect::{Dialect, Version};
 use mgp_protocol::federation::call::{CallHeader, CallRefused};
@@ -31,36 +32,6 @@ const OFFERED: Features = Features::TOOL_SECURITY
     .and(Features::EVENTS)
     .and(Features::ERROR_HANDLING);
 
-/// What a node asks for itself, to know what it may show its agents.
-const OF_NODES: [&str; 6] = [
-    "server/discover",
-    "tools/list",
-    "prompts/list",
-    "resources/list",
-    "resources/templates/list",
-    "subscriptions/listen",
-];
-
-/// What its agents ask besides.
-const OF_AGENTS: [&str; 10] = [
-    "tools/call",
-    "prompts/get",
-    "resources/read",
-    "completion/complete",
-    "tasks/get",
-    "tasks/update",
-    "tasks/cancel",
-    "mgp/stream/cancel",
-    "mgp/callback/respond",
-    "mgp/events/subscribe",
-];
-
-/// What a caller may say of its call while that is under way.
-const TOLD: [&str; 2] = [
-    "notifications/mgp.stream.pace",
-    "notifications/mgp.stream.gap",
-];
-
 /// What is to be done with a call.
 pub(super) enum Judgement {
     /// Nothing: the node says so.
@@ -82,9 +53,9 @@ pub(super) struct JudgedCall {
     pub(super) stated: Stated,
 }
 
-/// True for a notification that is read of callers at other nodes.
-pub(super) fn may_tell(method: &str) -> bool {
-    TOLD.contains(&method)
+/// True for a notification that is read of this caller.
+pub(super) fn may_notify(caller: &AgentId, method: &str) -> bool {
+    remote_requests::allows(caller, RemoteTarget::Notification(method))
 }
 
 pub(super) fn judge(
@@ -180,8 +151,7 @@ fn open(
     server: &ServerId,
 ) -> Result<(), Refusal> {
     let method = header.method.as_str();
-    let by_agent = header.assertion.is_some();
-    if !(OF_NODES.contains(&method) || by_agent && OF_AGENTS.contains(&method)) {
+    if !remote_requests::allows(agent, RemoteTarget::Method(method)) {
         return Err(Refusal::UnknownMethod(method.to_owned()));
     }
     let view = CatalogView::One(server.clone());
@@ -192,10 +162,16 @@ fn open(
     };
     match method == "tools/call" || knows() {
         true => Ok(()),
-        false => Err(Refusal::Closed(format!(
-            "server {server} of this node is not open to {agent}: it is not shared with that node, or no grant \
-             allows it"
-        ))),
+        false => {
+            let by_agent = header.assertion.is_some();
+            let why = reception.routes.lapse().filter(|_| by_agent);
+            let why = why.unwrap_or_else(|| {
+                "it is not shared with that node, or no grant allows it".to_owned()
+            });
+            Err(Refusal::Closed(format!(
+                "server {server} of this node is not open to {agent}: {why}"
+            )))
+        }
     }
 }
 

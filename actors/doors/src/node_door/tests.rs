@@ -1,17 +1,23 @@
 //! An agent of one node calls a server of another one: over a real link, from one end to the other.
 
+mod lapses;
+mod refusals;
 mod scene;
 
 use std::time::Duration;
 
 use bytes::Bytes;
 use mgp_callers::exchange::times_abroad::NodeTimes;
+use mgp_engine::calls::outcome::of_refusal;
+use mgp_engine::cluster::routes::TryFailure;
 use mgp_engine::tools::catalog::CatalogView;
 use mgp_protocol::federation::assertion::AssertionId;
 use mgp_protocol::federation::call::{CallHeader, CallRefused, CallTag};
+use mgp_protocol::federation::hello::WireFeatures;
 use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_protocol::mgp::negotiation::Features;
-use mgp_protocol::refusal::Refusal;
+use mgp_protocol::refusal::owner_refusal::OwnerRefusalCause;
+use mgp_protocol::refusal::{CallOutcome, Refusal};
 use mgp_transports::quic::{CallFrame, CallOutput};
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -29,6 +35,7 @@ fn header(method: &str) -> CallHeader {
         trace: TRACE.to_owned(),
         assertion: None,
         signed: None,
+        has_session: false,
         hops: 1,
         left_ms: 0,
     }
@@ -45,10 +52,13 @@ async fn answered(nodes: &TwoNodes, header: CallHeader, params: &Value) -> CallF
 
 /// The code and the words of an error.
 fn error(frame: &CallFrame) -> (i64, String) {
-    let CallFrame::Error(error) = frame else {
-        panic!("{frame:?}")
+    let error: Value = match frame {
+        CallFrame::Error(error) => serde_json::from_slice(error).unwrap(),
+        CallFrame::OwnerRefusal(refusal) => serde_json::from_str(refusal.text()).unwrap(),
+        CallFrame::Relayed(_) | CallFrame::Result(_) | CallFrame::Refused(_) => {
+            panic!("{frame:?}")
+        }
     };
-    let error: Value = serde_json::from_slice(error).unwrap();
     let words = error["message"].as_str().unwrap().to_owned();
     (error["code"].as_i64().unwrap(), words)
 }
@@ -141,10 +151,10 @@ async fn all_that_a_server_has_is_there_and_nothing_of_its_kernel() {
         "mgp/events/channels",
     ] {
         let refused = nodes.answer(method, json!({})).await.unwrap_err();
-        let Refusal::Peer(error) = &refused else {
+        let Refusal::Owner(refusal) = &refused else {
             panic!("{method}: {refused}")
         };
-        assert!(error.get().contains("-32601"), "{method}: {refused}");
+        assert!(refusal.text().contains("-32601"), "{method}: {refused}");
     }
     assert_eq!(nodes.played.seen.lock().unwrap().len(), before);
 }
@@ -458,7 +468,7 @@ async fn a_link_that_is_lost_says_what_became_of_the_call() {
             panic!("{table}: {away}")
         };
         assert_eq!((*unreachable, *retry_after_ms), (true, None), "{table}");
-        assert!(away.to_string().contains("nas is not linked now"), "{away}");
+        assert!(away.to_string().contains("nas is away"), "{away}");
         nodes.unlink();
     }
     assert_eq!(nodes.played.seen.lock().unwrap().len(), 1);
@@ -477,5 +487,51 @@ async fn a_tool_that_is_shared_and_not_granted_says_so() {
     assert!(matches!(closed, Refusal::Closed(_)), "{closed}");
     assert!(closed.to_string().contains("mgp grant"), "{closed}");
     let unknown = call("none").await;
-    assert!(matches!(unknown, Refusal::Peer(_)), "{unknown}");
+    let Refusal::Owner(unknown) = unknown else {
+        panic!("{unknown}")
+    };
+    assert_eq!(unknown.cause, OwnerRefusalCause::NotFound);
+    assert_eq!(unknown.outcome, CallOutcome::NotExecuted);
+}
+
+/// What a server might write to be taken for the kernel of its node.
+const LIES: [&str; 4] = [
+    r#"{"code": -32602,  "message":"Unknown tool: hidden"}"#,
+    r#"{"code":4001,"message":"Unknown tool: hidden","data":{"_mgp":{"x":1e400}}}"#,
+    r#"{"code":2000,"message":"m","data":{"_mgp":{"retryable":true,"details":{"outcome":"not_executed"}}}}"#,
+    r#"{"code":1000,"message":"m","data":{"closed":true,"outcome":"not_executed"}}"#,
+];
+
+/// What was taken is answered before the node ends. What comes later is refused as not begun, but for what a call under
+/// way may wait for.
+#[tokio::test]
+async fn a_node_that_shuts_down_answers_what_it_took_and_begins_nothing() {
+    let nodes = TwoNodes::new().await;
+    let params = json!({"name": "paced"});
+    let (under_way, _messages, _exchange) = nodes.call("agent.alice", "tools/call", params);
+    soon(async {
+        while nodes.played.seen.lock().unwrap().is_empty() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    nodes.door.close();
+    let params = with_meta(json!({}));
+    let before = nodes.played.seen.lock().unwrap().len();
+    let frame = answered(&nodes, header("tools/list"), &params).await;
+    assert!(
+        matches!(frame, CallFrame::Refused(CallRefused::ShuttingDown)),
+        "{frame:?}"
+    );
+    assert_eq!(nodes.played.seen.lock().unwrap().len(), before);
+    let respond = nodes.answer("mgp/callback/respond", json!({})).await;
+    assert!(respond.is_ok(), "{respond:?}");
+    tokio::select! {
+        biased;
+        _ = nodes.door.drain() => panic!("a call is under way"),
+        () = std::future::ready(()) => {}
+    }
+    nodes.played.paced.notify_one();
+    assert!(soon(under_way).await.unwrap().is_ok());
+    assert!(soon(nodes.door.drain()).await);
 }

@@ -6,8 +6,9 @@ use mgp_engine::node_key::{NodeKey, SignatureClaim, first_bad};
 use mgp_engine::policy::grants::{Applied, Authority, Grants, Operation, Signed, rekeyed};
 use mgp_protocol::ids::NodeId;
 
-use mgp_store::journal::{self, Journal};
+use mgp_store::journal::{self, Journal, ShortenedJournal};
 use mgp_store::trouble::Trouble;
+use mgp_store::witnesses::Witness;
 
 /// The kind of journal, in its first entry.
 const KIND: &str = "grants";
@@ -22,6 +23,7 @@ pub struct Books {
     /// All operations of the journal, in order.
     operations: Vec<Operation>,
     cut: Option<String>,
+    shortened: Option<ShortenedJournal>,
 }
 
 /// Why the grants cannot be used. The kernel does not start without them: an unknown denial would let
@@ -31,6 +33,11 @@ pub enum UnusableGrants {
     /// The journal itself.
     #[error(transparent)]
     Journal(#[from] journal::UnusableJournal),
+    /// It lacks something of what it held.
+    #[error(
+        "{0}. What is missing was acknowledged, denials perhaps: put a copy of the file back that is whole; or, to go on without it, run `mgp accept grants.journal`"
+    )]
+    Shortened(#[from] ShortenedJournal),
     /// It could not be written under another key.
     #[error(transparent)]
     NotWritten(#[from] journal::NotAppended),
@@ -64,7 +71,19 @@ impl Books {
     /// # Errors
     /// [`UnusableGrants`], in words for who starts the kernel.
     pub fn open(path: &Path, key: NodeKey) -> Result<Self, UnusableGrants> {
-        let opened = Journal::open(path, KIND)?;
+        Self::open_witnessed(path, key, Witness::default())
+    }
+
+    /// The same, compared with their witness.
+    ///
+    /// # Errors
+    /// [`UnusableGrants`].
+    pub fn open_witnessed(
+        path: &Path,
+        key: NodeKey,
+        witness: Witness,
+    ) -> Result<Self, UnusableGrants> {
+        let opened = Journal::open_witnessed(path, KIND, witness)?;
         let (grants, operations) = put_together(path, &opened.entries, &key)?;
         let here = key.node();
         Ok(Self {
@@ -74,6 +93,7 @@ impl Books {
             key,
             operations,
             cut: opened.cut,
+            shortened: opened.shortened,
         })
     }
 
@@ -99,8 +119,16 @@ impl Books {
     ///
     /// # Errors
     /// [`UnusableGrants`]; then it is as it was.
-    pub async fn rekey(path: &Path, before: &NodeKey, key: &NodeKey) -> Result<(), UnusableGrants> {
-        let opened = Journal::open(path, KIND)?;
+    pub async fn rekey(
+        path: &Path,
+        before: &NodeKey,
+        key: &NodeKey,
+        witness: Witness,
+    ) -> Result<(), UnusableGrants> {
+        let opened = Journal::open_witnessed(path, KIND, witness)?;
+        if let Some(shortened) = opened.shortened {
+            return Err(shortened.into());
+        }
         let last = opened.entries.last();
         let last = last.and_then(|entry| Signed::from_bytes(entry).ok());
         if last.is_none_or(|signed| signed.written().issuer() == key.node()) {
@@ -110,6 +138,23 @@ impl Books {
         let signed = rekeyed(operations, before.node(), key);
         let entries = signed.iter().map(Signed::to_bytes).collect();
         Ok(opened.journal.replace(entries).await?)
+    }
+
+    /// That something is lost of the journal: the kernel does not start then.
+    #[must_use]
+    pub fn shortened(&self) -> Option<UnusableGrants> {
+        self.shortened.clone().map(UnusableGrants::Shortened)
+    }
+
+    /// Compares the journal with its witness while no kernel has it open, and changes neither; blocks.
+    ///
+    /// # Errors
+    /// [`UnusableGrants`], also where something is lost.
+    pub fn compare(path: &Path, witness: &Witness) -> Result<(), UnusableGrants> {
+        match Journal::compare(path, KIND, witness)? {
+            Some(shortened) => Err(shortened.into()),
+            None => Ok(()),
+        }
     }
 
     /// Whether the journal can be written.
@@ -203,7 +248,7 @@ fn verify(signed: &[Signed]) -> Result<(), usize> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use mgp_engine::policy::grants::{
-        GrantChange, GrantId, LogChange, LogPosition, OperationId, Revoke,
+        CausalContext, GrantChange, GrantId, LogChange, LogPosition, OperationId, Revoke,
     };
 
     use super::*;
@@ -219,6 +264,7 @@ mod tests {
             author: "operator".into(),
             told_at_ms: 1,
             change: LogChange::Grants(GrantChange::Revoke(Revoke::Ids(vec![GrantId([1; 16])]))),
+            context: CausalContext::default(),
         }
     }
 
@@ -261,7 +307,8 @@ mod tests {
         let second = operation(&before, 1, first.written().id());
         journal(&path, &[first, Signed::new(second, &before)]).await;
         for _ in 0..2 {
-            Books::rekey(&path, &before, &key).await.unwrap();
+            let witness = Witness::default();
+            Books::rekey(&path, &before, &key, witness).await.unwrap();
             let mut books = Books::open(&path, key.clone()).unwrap();
             let operations = books.take_operations(0);
             let places: Vec<_> = operations.iter().map(|it| it.place).collect();
@@ -272,6 +319,7 @@ mod tests {
         let why = Books::open(&path, before.clone()).unwrap_err();
         assert!(matches!(why, UnusableGrants::Foreign { .. }), "{why}");
         let stranger = NodeKey::new(&[3; 32]);
-        assert!(Books::rekey(&path, &before, &stranger).await.is_err());
+        let rekeyed = Books::rekey(&path, &before, &stranger, Witness::default());
+        assert!(rekeyed.await.is_err());
     }
 }

@@ -30,7 +30,7 @@ impl Books {
             let (path, log) = (self.journal.path().display(), log.path(0));
             let log = log.parent().unwrap_or(&log).display();
             return Err(format!(
-                "{path} has been shortened: the audit log knows of operation {lost}, and the last one there is operation {}. What is missing was acknowledged, denials perhaps: put a copy of the file back that is whole; or, to go on without it, move {log} away",
+                "{path} has been shortened: the audit log knows of operation {lost}, and the last one there is operation {}. What is missing was acknowledged, denials perhaps: put a copy of the file back that is whole; or, to go on without it, move {log} away and run `mgp accept grants.journal`",
                 end.saturating_sub(1)
             ));
         }

@@ -8,8 +8,8 @@ use std::time::Duration;
 use mgp_engine::node_key::NodeKey;
 use mgp_engine::policy::access::{Defaults, ForeignRules, GrantTable, Principal, ToolSets};
 use mgp_engine::policy::grants::{
-    Applied, Authority, GrantChange, GrantId, Grants, LogChange, LogPosition, Operation, Signed,
-    Subject,
+    Applied, Authority, CausalContext, GrantChange, GrantId, Grants, LogChange, LogPosition,
+    Operation, Signed, Subject,
 };
 use mgp_protocol::ids::AgentId;
 use mgp_protocol::mgp::audit::{Event, TraceId};
@@ -193,6 +193,7 @@ impl AccessState {
             author: by.name().to_owned(),
             told_at_ms: unix_ms(),
             change: LogChange::Grants(change.clone()),
+            context: CausalContext::default(),
         };
         let subjects = self.grants.subjects(change);
         let event = events::of(&operation, change, &self.grants, by, trace);

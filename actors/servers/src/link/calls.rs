@@ -115,7 +115,7 @@ impl Link {
                     true => Box::pin(self.judged(&call, outcome)).await,
                     false => outcome,
                 };
-                if let Err(Refusal::Peer(error)) = &outcome {
+                if let Err(Refusal::Peer(error) | Refusal::Unattributed(error)) = &outcome {
                     self.refused(&call, error.get());
                 }
                 outcome

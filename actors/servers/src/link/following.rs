@@ -124,7 +124,7 @@ async fn keep_on(
         // An answer in the place of events is that there are none.
         let refused = match &ended {
             Ok(_) => !agreed,
-            Err(refusal) => matches!(refusal, Refusal::Peer(_) | Refusal::Forbidden(_)),
+            Err(refusal) => refusal.is_answer() || matches!(refusal, Refusal::Forbidden(_)),
         };
         match refused {
             true => {

@@ -15,7 +15,7 @@ use mgp_protocol::mcp::meta::SUBSCRIPTION_ID;
 use mgp_protocol::mcp::subscriptions::{Acknowledged, Filter, Listen};
 use mgp_protocol::mcp::{self, Method};
 use mgp_protocol::refusal::Refusal;
-use mgp_protocol::splice::member;
+use mgp_protocol::splice::{member, quoted};
 use tokio::sync::{Semaphore, oneshot, watch};
 
 use self::of_agents::ListensOfAgents;
@@ -195,7 +195,7 @@ impl Link {
                 None => return Err(link.lost("its connection was closed")),
             };
             // What the server refused is not requested again.
-            if matches!(refusal, Refusal::Peer(_) | Refusal::BadRequest(_)) {
+            if refusal.is_answer() || matches!(refusal, Refusal::BadRequest(_)) {
                 link.unfollow(&uri);
             }
             Err(refusal)
@@ -410,7 +410,7 @@ async fn keep_on(link: &Arc<Link>) {
             Err(refusal) => {
                 note(link, &refusal);
                 gap |= current.as_ref().is_none_or(Standing::is_over);
-                let refused = matches!(refusal, Refusal::Peer(_));
+                let refused = refusal.is_answer();
                 link.listening.tell(wish, Err(refusal));
                 pause(&mut wait).await;
                 if refused {
@@ -459,7 +459,8 @@ async fn pause(wait: &mut Duration) {
     *wait = (*wait * 2).min(AGAIN.1);
 }
 
-/// The lists may have changed while no listen was open, so they are fetched again.
+/// The lists may have changed while no listen was open, so they are fetched again. What is followed at another node may
+/// have changed while that restarted, so it is read again.
 fn changed_meanwhile(link: &Link, agreed: &Filter) {
     for (may, list) in [
         (agreed.tools_list_changed, List::Tools),
@@ -469,6 +470,12 @@ fn changed_meanwhile(link: &Link, agreed: &Filter) {
         if may {
             link.tells(LinkEvent::ListChanged(list));
         }
+    }
+    let at_node = matches!(link.wire(), Wire::Node(_));
+    for uri in agreed.resource_subscriptions.iter().filter(|_| at_node) {
+        let params = format!(r#"{{"uri":{}}}"#, quoted(uri));
+        let uri = uri.clone();
+        link.tells(LinkEvent::ResourceUpdated { uri, params });
     }
 }
 

@@ -129,7 +129,7 @@ pub async fn put(
 ) -> ClientAnswer {
     let can = declared(caller, exchange);
     if let Err(missing) = able(&can, asked, params) {
-        if caller.is_alone() {
+        if caller.can_declare() {
             exchange.lacks(required(asked, params));
         }
         return missing;
@@ -151,14 +151,14 @@ pub async fn put(
             }
             None => Err(Unanswered::Gone),
         },
-        (CallerSession::Stateless, Some(rounds)) => {
+        (CallerSession::Stateless | CallerSession::AtNode, Some(rounds)) => {
             let params = params.as_deref().map(era::to_modern_question);
             let answer = rounds
                 .ask(exchange.cancelled(), method, params.as_deref())
                 .await;
             answer.map(|answer| said(link, method, answer))
         }
-        (CallerSession::Stateless, None) => Err(Unanswered::Gone),
+        (CallerSession::Stateless | CallerSession::AtNode, None) => Err(Unanswered::Gone),
     };
     match answer {
         Ok(Ok(result)) if let Some((own, _)) = task => {
@@ -192,13 +192,13 @@ pub async fn put_own(
             Some(agent) => agent.ask(exchange, None, method, Some(params)).await,
             None => Err(Unanswered::Gone),
         },
-        (CallerSession::Stateless, Some(rounds)) => {
+        (CallerSession::Stateless | CallerSession::AtNode, Some(rounds)) => {
             let params = era::to_modern_question(params);
             rounds
                 .ask(exchange.cancelled(), method, Some(&params))
                 .await
         }
-        (CallerSession::Stateless, None) => Err(Unanswered::Gone),
+        (CallerSession::Stateless | CallerSession::AtNode, None) => Err(Unanswered::Gone),
     }
 }
 
@@ -303,4 +303,36 @@ fn dressed(
         );
     }
     Some(splice.finish().into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::link::scripted::Scripted;
+
+    /// A client that declares with each request what it can is told what it lacks, and its call ends. For an agent with a
+    /// session, here or at another node, the server reads that it cannot be asked, and goes on.
+    #[tokio::test]
+    async fn a_server_reads_that_an_agent_with_a_session_cannot_be_asked() {
+        let mut it = Scripted::legacy("{}");
+        let nothing = ClientCapabilities::default();
+        let (exchange, calling) = it.call_of(1, CallerSession::AtNode, nothing);
+        let call = it.next().await;
+        it.ask_with("q", &json!({RELATED_CALL: call["id"]}));
+        let answer = it.next().await;
+        assert_eq!(answer["id"], "q");
+        assert_eq!(answer["error"]["code"], METHOD_NOT_FOUND, "{answer}");
+        assert!(exchange.lacking().is_none());
+        it.answer(&call, "result", &json!({"content": []}));
+        calling.await.unwrap().unwrap();
+        let (exchange, calling) = it.call_of(2, CallerSession::Stateless, nothing);
+        let call = it.next().await;
+        it.ask_with("q", &json!({RELATED_CALL: call["id"]}));
+        let ended = calling.await.unwrap().unwrap_err();
+        assert!(matches!(ended, Refusal::Cancelled), "{ended}");
+        let lacks = exchange.lacking().map(RawValue::get);
+        assert_eq!(lacks, Some(r#"{"elicitation":{"form":{}}}"#));
+    }
 }

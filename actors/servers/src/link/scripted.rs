@@ -176,6 +176,16 @@ impl Scripted {
             roots: true,
             ..ClientCapabilities::default()
         };
+        self.call_of(client, CallerSession::Stateless, capabilities)
+    }
+
+    /// A call of a client that can be asked for so much.
+    pub(crate) fn call_of(
+        &self,
+        client: u64,
+        session: CallerSession,
+        capabilities: ClientCapabilities,
+    ) -> (Arc<Exchange>, JoinHandle<Outcome>) {
         let caller = Arc::new(Caller {
             connection: ConnectionId(client),
             agent: AgentId::new("agent.test"),
@@ -185,7 +195,7 @@ impl Scripted {
             capabilities,
             mgp: PLAIN,
             mcpl: None,
-            session: CallerSession::Stateless,
+            session,
             activity: Arc::default(),
         });
         let attempt = CallRound {

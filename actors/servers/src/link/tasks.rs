@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use mgp_engine::callers::tasks::TaskStatus;
 use mgp_engine::clock::MonotonicTime;
-use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::member;
 use mgp_protocol::splice::mention::may_mention;
 use tokio::sync::watch;
@@ -92,8 +91,7 @@ impl Link {
                 }
             }
             // It does not know the task.
-            Err(Refusal::Peer(_)) => true,
-            Err(_) => false,
+            Err(refusal) => refusal.is_answer(),
         };
         if over && self.tasks.open().remove(id).is_some() {
             self.tasks.changed.send_replace(());

@@ -216,11 +216,11 @@ impl ListGap {
 
     /// A server's own error is shown by its message, not as JSON.
     fn refused(method: &str, refusal: &Refusal) -> Self {
-        let Refusal::Peer(error) = refusal else {
+        let Some(error) = refusal.relayed_error() else {
             return Self::of(method, refusal);
         };
-        let code = code(error.get());
-        let message = member(error.get(), "message");
+        let code = code(error);
+        let message = member(error, "message");
         let message: Option<String> = message.and_then(|text| serde_json::from_str(text).ok());
         let words = message.unwrap_or_else(|| "the server refuses".into());
         Self {

@@ -15,7 +15,7 @@ use serde_json::value::RawValue;
 
 use super::tasks::with_related;
 use super::to_modern::{self, ask};
-use super::{Mirrored, Outgoing, of_peer, translated};
+use super::{Mirrored, Outgoing, in_words_of, translated};
 use crate::link::{FinalCheck, Link};
 use mgp_callers::request::input_required::Needs;
 use mgp_callers::request::{Outcome, Request};
@@ -181,11 +181,7 @@ impl Bridged<'_> {
 
     /// The server's error, as the client reads it.
     fn refused(&self, refusal: Refusal, method: &str) -> Refusal {
-        let Refusal::Peer(error) = &refusal else {
-            return refusal;
-        };
-        let version = self.request.caller.version;
-        of_peer(era::error_for(error, Era::Modern, version, method))
+        in_words_of(refusal, self.request.caller.version, method)
     }
 
     fn broken(&self, why: &str) -> Refusal {

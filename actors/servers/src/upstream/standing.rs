@@ -15,7 +15,7 @@ use serde_json::value::RawValue;
 
 use super::Upstream;
 use crate::levels;
-use crate::link::Link;
+use crate::link::{Link, Wire};
 use mgp_callers::directory::Directory;
 use mgp_callers::request::{Caller, Request};
 
@@ -75,8 +75,20 @@ impl Upstream<'_> {
     #[must_use]
     pub fn retry_time(&self) -> Option<Duration> {
         let link = self.shared()?;
+        // The kernel of another node judges its server's errors itself, and has tried again by then.
+        if matches!(link.wire(), Wire::Node(_)) {
+            return None;
+        }
         let agreed = link.mgp().says_codes();
         agreed.then_some(link.limits.call_timeout_max)
+    }
+
+    /// Whether a request to it repeats parts of its body in headers, which it may find to differ from the body
+    /// before it does anything.
+    #[must_use]
+    pub fn reads_headers(&self) -> bool {
+        let link = self.shared();
+        link.is_some_and(|link| matches!(link.wire(), Wire::Http(_)))
     }
 
     /// Calls to it may become tasks of a stateless client: it makes them itself, or the kernel does.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use mgp_engine::calls::outcome::after_dispatch;
 use mgp_engine::tools::catalog::CatalogTool;
 use mgp_protocol::dialect::{Era, Version};
 use mgp_protocol::era;
@@ -135,6 +136,8 @@ pub(super) async fn through_task(
         ..outgoing
     };
     let outcome = translated(request, link, fetching, Era::Legacy, &params).await;
+    // The server has the task, whatever keeps its result from being fetched.
+    let outcome = outcome.map_err(|refusal| after_dispatch(refusal, &link.server));
     if matches!(outcome, Ok(_) | Err(Refusal::Peer(_))) {
         working.done();
     }

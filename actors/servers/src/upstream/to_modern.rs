@@ -4,9 +4,11 @@
 use std::sync::Arc;
 
 use futures_util::future::join_all;
+use mgp_engine::calls::outcome::after_dispatch;
 use mgp_engine::servers::log_levels::LogLevel;
 use mgp_protocol::dialect::Era;
 use mgp_protocol::era::{self, Stamp};
+use mgp_protocol::federation::hello::LifeId;
 use mgp_protocol::jsonrpc::METHOD_NOT_FOUND;
 use mgp_protocol::mcp::ClientCapabilities;
 use mgp_protocol::mcp::meta::TASKS;
@@ -15,7 +17,7 @@ use mgp_protocol::splice::{member, quoted};
 use serde_json::value::RawValue;
 
 use super::tasks::{wants_task, with_related, without_task};
-use super::{Outgoing, of_peer, translated};
+use super::{Outgoing, in_words_of, translated};
 use crate::link::question;
 use crate::link::{Link, Wire};
 use crate::negotiation;
@@ -38,15 +40,16 @@ pub(super) async fn rounds(request: &Request, link: &Arc<Link>, outgoing: Outgoi
     }
     let first = stamped(request, link, &own, as_task);
     let mut params = first.clone();
-    for _ in 0..MAX_ROUNDS {
+    let run = run_of_owner(link);
+    for round in 0..MAX_ROUNDS {
         let result = translated(request, link, outgoing, Era::Modern, &params).await;
-        let result = result.map_err(|refusal| {
-            let Refusal::Peer(error) = &refusal else {
-                return refusal;
-            };
-            let (version, method) = (caller.version, outgoing.method);
-            of_peer(era::error_for(error, Era::Modern, version, method))
-        })?;
+        // Whatever keeps a later round from its server, the call was made with the first one.
+        let result = result.map_err(|refusal| match round {
+            0 => refusal,
+            _ => after_dispatch(refusal, &link.server),
+        });
+        let (version, method) = (caller.version, outgoing.method);
+        let result = result.map_err(|refusal| in_words_of(refusal, version, method))?;
         let text = String::from_utf8_lossy(&result);
         if as_task && member(&text, "resultType") == Some("\"task\"") {
             return Ok(result);
@@ -57,12 +60,34 @@ pub(super) async fn rounds(request: &Request, link: &Arc<Link>, outgoing: Outgoi
                 std::borrow::Cow::Owned(text) => text.into(),
             });
         };
-        let (responses, _) = ask(request, link, &needs).await?;
+        // Dropped, a question is withdrawn at the client.
+        let (responses, _) = tokio::select! {
+            biased;
+            answers = ask(request, link, &needs) => answers?,
+            why = owner_lost(link, run) => return Err(link.lost(&why)),
+        };
         params = next_round(&first, &responses, needs.request_state);
     }
     Err(link.faulty(&format!(
         "it asked for more input {MAX_ROUNDS} times in one call"
     )))
+}
+
+/// Which run of the owner's node the call begins with, where another node runs the server.
+fn run_of_owner(link: &Link) -> Option<LifeId> {
+    match link.wire() {
+        Wire::Node(node) => node.run(),
+        Wire::Child(_) | Wire::Http(_) | Wire::Sse(_) | Wire::Lite(_) => None,
+    }
+}
+
+/// Resolves when what waits for the answer is lost, with its node. A server that this kernel reaches itself may
+/// go on after a restart: what it needs for that comes back with the answer.
+async fn owner_lost(link: &Link, run: Option<LifeId>) -> String {
+    match (link.wire(), run) {
+        (Wire::Node(node), Some(run)) => node.run_lost(run).await,
+        _ => std::future::pending().await,
+    }
 }
 
 /// A legacy client's params as a modern server reads them; with `tasks` they declare that the client
@@ -140,7 +165,8 @@ fn said(method: &str, answer: ClientAnswer) -> Result<String, Refusal> {
         (Err(_), "roots/list") => Ok(r#"{"roots":[]}"#.into()),
         (Err(error), _) => {
             let error = String::from_utf8_lossy(&error).into_owned();
-            Err(RawValue::from_string(error).map_or(Refusal::Cancelled, Refusal::Peer))
+            // The client's, and not the server's: what that did until it asked is not known.
+            Err(RawValue::from_string(error).map_or(Refusal::Cancelled, Refusal::Unattributed))
         }
     }
 }

@@ -73,3 +73,12 @@ pub fn state_damaged(what: &str) -> Event {
         serde_json::json!({"reason": what}),
     )
 }
+
+/// A file beside the log is used as it is, though it is not known to be whole; `what` says why.
+#[must_use]
+pub fn state_accepted(what: &str) -> Event {
+    Event {
+        result: Outcome::Success,
+        ..state_damaged(what)
+    }
+}

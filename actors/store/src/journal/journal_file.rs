@@ -9,9 +9,10 @@ use std::time::Duration;
 
 use mgp_engine::store::journal::{JOURNAL_MAX, JournalLink, JournalWriter, PAYLOAD_MAX};
 
-use super::{JournalOrder, NotAppended, TOGETHER, Told};
+use super::{JournalOrder, NotAppended, TOGETHER, Told, contents};
 use crate::atomic_file::sync_folder;
 use crate::trouble::{Trouble, explained};
+use crate::witnesses::Witness;
 use mgp_runtime::metrics::Latencies;
 use mgp_runtime::time::moment;
 
@@ -49,6 +50,9 @@ pub(super) struct JournalFile {
     /// There may be bytes behind `size`, which are cut off before the next write.
     pub(super) torn: bool,
     pub(super) trouble: Trouble,
+    pub(super) entries: u64,
+    /// Written after the entries and before they are acknowledged.
+    pub(super) witness: Witness,
 }
 
 impl JournalFile {
@@ -92,11 +96,15 @@ impl JournalFile {
     pub(super) fn write(&mut self, together: &mut Vec<(Vec<Vec<u8>>, Told)>) {
         let mut bytes = Vec::new();
         let (mut writer, mut waiting) = (self.writer, Vec::with_capacity(together.len()));
+        let mut entries = 0;
         for (payloads, told) in together.drain(..) {
             let (before, from) = (writer, bytes.len());
             let mut all = payloads.iter();
             match all.try_for_each(|payload| self.take(payload, &mut writer, &mut bytes)) {
-                Ok(()) => waiting.push(told),
+                Ok(()) => {
+                    entries += payloads.len() as u64;
+                    waiting.push(told);
+                }
                 Err(refused) => {
                     writer = before;
                     bytes.truncate(from);
@@ -111,6 +119,8 @@ impl JournalFile {
         if outcome.is_ok() {
             self.writer = writer;
             self.size += bytes.len() as u64;
+            self.entries += entries;
+            self.witness.settle(&contents(self.entries, writer.head()));
         }
         for told in waiting {
             let _ = told.send(outcome.clone());
@@ -182,7 +192,9 @@ impl JournalFile {
             return Err(NotAppended::Full);
         }
         let new = self.path.with_extension("new");
+        let replaced = contents(entries.len() as u64, writer.head());
         let renamed = written(&new, &bytes).and_then(|file| {
+            self.witness.propose(&replaced)?;
             fs::rename(&new, &self.path)?;
             Ok(file)
         });
@@ -193,11 +205,13 @@ impl JournalFile {
         })?;
         self.writer = writer;
         self.size = bytes.len() as u64;
+        self.entries = entries.len() as u64;
         self.torn = false;
         if let Err(error) = sync_folder(&self.path) {
             self.fail(&error);
             return Err(NotAppended::Broken(explained(&self.path, &error)));
         }
+        self.witness.settle(&replaced);
         self.trouble.end();
         Ok(())
     }

@@ -109,6 +109,8 @@ async fn after_a_failure_it_goes_on_when_it_can() {
         size: before.len() as u64,
         torn: false,
         trouble: trouble.clone(),
+        entries: 0,
+        witness: crate::witnesses::Witness::default(),
     };
     let told = |journal_file: &mut JournalFile, entry: &[u8]| {
         let (told, mut outcome) = oneshot::channel();
@@ -148,4 +150,115 @@ async fn what_was_never_finished_is_there_until_it_is_mended() {
     assert_eq!(fs::read(&path).unwrap(), torn);
     opened.journal.mend().await.unwrap();
     assert_eq!(fs::read(&path).unwrap(), &torn[..75]);
+}
+
+fn witnessed(folder: &Path) -> OpenedJournal {
+    let witness = crate::witnesses::Witnesses::open(folder).unwrap().witnesses;
+    let path = folder.join("test.journal");
+    Journal::open_witnessed(&path, "test", witness.witness("test.journal")).unwrap()
+}
+
+/// The last entry cut off, whole or in part, the file emptied, removed, or put back from before: each is reported at
+/// every start, until the file is what it was.
+#[tokio::test]
+async fn a_journal_that_lacks_an_entry_is_reported_until_it_is_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("test.journal");
+    let first = witnessed(dir.path());
+    assert_eq!(first.shortened, None, "a folder without witnesses opens");
+    for entry in ["one", "two", "three"] {
+        first.journal.append(entry.into()).await.unwrap();
+    }
+    let whole = fs::read(&path).unwrap();
+    let two = witnessed(dir.path());
+    assert_eq!((two.shortened, two.entries.len()), (None, 3));
+    let cut = whole.len() - (72 + 5);
+    for (bytes, found) in [(cut, Some(2)), (whole.len() - 1, Some(2)), (0, Some(0))] {
+        fs::write(&path, &whole[..bytes]).unwrap();
+        for _ in 0..2 {
+            let shortened = witnessed(dir.path()).shortened.unwrap();
+            assert_eq!((shortened.found, shortened.held), (found, 3));
+            assert!(shortened.to_string().contains("has been shortened"));
+        }
+        // What is added meanwhile is no remedy.
+        let opened = witnessed(dir.path());
+        let more = ["x", "y", "z"].map(|entry| entry.as_bytes().to_vec());
+        opened.journal.append_all(more.into()).await.unwrap();
+        assert!(witnessed(dir.path()).shortened.is_some());
+    }
+    fs::remove_file(&path).unwrap();
+    let read = crate::witnesses::Witnesses::read(dir.path())
+        .unwrap()
+        .unwrap();
+    let witness = read.witness("test.journal");
+    let missing = Journal::compare(&path, "test", &witness).unwrap().unwrap();
+    assert!(
+        missing
+            .to_string()
+            .ends_with("is missing: it held 3 entries")
+    );
+    assert_eq!(witnessed(dir.path()).shortened, Some(missing));
+    fs::write(&path, &whole).unwrap();
+    assert_eq!(Journal::compare(&path, "test", &witness).unwrap(), None);
+    assert_eq!(witnessed(dir.path()).shortened, None);
+}
+
+/// A kernel may end between any two writes: what was replaced counts before and after, and what was added before its
+/// witness counts, too.
+#[tokio::test]
+async fn a_crash_between_a_journal_and_its_witness_reports_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("test.journal");
+    let names = crate::witnesses::WITNESS_FILES.map(|name| dir.path().join(name));
+    let state = || {
+        let witness = names.clone().map(|name| fs::read(name).unwrap());
+        (fs::read(&path).unwrap(), witness)
+    };
+    let put = |journal: &[u8], witness: &[Vec<u8>; 2]| {
+        fs::write(&path, journal).unwrap();
+        for (name, bytes) in names.iter().zip(witness) {
+            fs::write(name, bytes).unwrap();
+        }
+    };
+    let opened = witnessed(dir.path());
+    opened
+        .journal
+        .append_all(vec![b"one".to_vec(), b"two".to_vec()])
+        .await
+        .unwrap();
+    let before = state();
+    opened.journal.append(b"three".to_vec()).await.unwrap();
+    let added = state();
+    put(&added.0, &before.1);
+    assert_eq!(
+        witnessed(dir.path()).shortened,
+        None,
+        "added, and not witnessed"
+    );
+    put(&added.0, &added.1);
+    opened
+        .journal
+        .replace(vec![b"four".to_vec()])
+        .await
+        .unwrap();
+    let replaced = state();
+    // As it stood when the new contents were proposed, and not settled.
+    let proposes = |bytes: &[u8]| String::from_utf8_lossy(bytes).contains("proposed");
+    let proposed = [0, 1].map(|at| match proposes(&replaced.1[at]) {
+        true => replaced.1[at].clone(),
+        false => added.1[at].clone(),
+    });
+    for journal in [&added.0, &replaced.0] {
+        put(journal, &proposed);
+        assert_eq!(
+            witnessed(dir.path()).shortened,
+            None,
+            "while it was replaced"
+        );
+    }
+    put(&added.0, &replaced.1);
+    assert!(
+        witnessed(dir.path()).shortened.is_some(),
+        "the file before is not this one"
+    );
 }

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::record::Record;
 use mgp_store::journal::{Journal, NotAppended, OpenedJournal};
 use mgp_store::trouble::Trouble;
+use mgp_store::witnesses::Witness;
 
 /// The kind of journal.
 const KIND: &str = "registered";
@@ -29,6 +30,8 @@ enum RegistryEntry {
 pub struct Registrations {
     journal: Journal,
     cut: Option<String>,
+    /// What is lost of it: nothing is registered meanwhile.
+    shortened: Option<String>,
     /// By id.
     pub servers: BTreeMap<ServerId, Record>,
     ending: BTreeSet<ServerId>,
@@ -43,18 +46,25 @@ impl Registrations {
     ///
     /// # Errors
     /// What is wrong with the file, in words.
-    pub fn open(path: &Path) -> Result<Self, String> {
+    pub fn open(path: &Path, witness: Witness) -> Result<Self, String> {
         let OpenedJournal {
             journal,
             entries,
             cut,
-        } = Journal::open(path, KIND).map_err(|e| e.to_string())?;
+            shortened,
+        } = Journal::open_witnessed(path, KIND, witness).map_err(|e| e.to_string())?;
+        let shortened = shortened.map(|shortened| {
+            format!(
+                "{shortened}: servers that were registered are missing, and names whose grants are still to be revoked, so nothing is registered; put a copy of the file back and start the kernel again, or run `mgp down`, then `mgp accept registered.journal`"
+            )
+        });
         if let Some(cut) = &cut {
             tracing::warn!("{cut}");
         }
         let mut registrations = Self {
             journal,
             cut,
+            shortened,
             servers: BTreeMap::new(),
             ending: BTreeSet::new(),
             names: Arc::new(Names::new(BTreeSet::new())),
@@ -84,6 +94,21 @@ impl Registrations {
             self.journal.mend().await?;
         }
         Ok(self.cut.take())
+    }
+
+    /// What is lost of the file, and what to do: in words.
+    #[must_use]
+    pub fn shortened(&self) -> Option<&str> {
+        self.shortened.as_deref()
+    }
+
+    /// Compares the file with its witness while no kernel has it open, and changes neither; blocks.
+    ///
+    /// # Errors
+    /// What is wrong with the file, in words.
+    pub fn compare(path: &Path, witness: &Witness) -> Result<Option<String>, String> {
+        let shortened = Journal::compare(path, KIND, witness).map_err(|e| e.to_string())?;
+        Ok(shortened.map(|it| it.to_string()))
     }
 
     /// Whether registrations can be stored.
@@ -124,6 +149,9 @@ impl Registrations {
     /// # Errors
     /// Then nothing was changed.
     pub async fn put(&mut self, record: Record) -> Result<(), Refusal> {
+        if let Some(why) = &self.shortened {
+            return Err(Refusal::Broken(why.clone()));
+        }
         let id = record.server();
         let before = self.servers.insert(id.clone(), record);
         let kept = self.keep().await;

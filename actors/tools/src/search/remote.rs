@@ -121,6 +121,7 @@ mod tests {
             specification: None,
             replica: false,
             stateful: false,
+            starting: false,
         };
         let server = HeldServer {
             record,

@@ -3,12 +3,14 @@
 
 use std::time::Duration;
 
+use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::audit::{Event, EventType, Outcome};
 use mgp_protocol::mgp::calls::{CallHistory, CallRecord};
-use mgp_protocol::refusal::{CallOutcome, Refusal};
+use mgp_protocol::refusal::{CallOutcome, Refusal, UnansweredCall};
 
 use crate::callers::tasks::TaskStatus;
 use crate::clock::MonotonicTime;
+use crate::cluster::routes::TryFailure;
 
 /// Most times that a call of an idempotent tool is made again.
 pub const TRIES_MAX: u32 = 3;
@@ -28,12 +30,17 @@ pub const TASK: &str = "task";
 pub fn of_refusal(refusal: &Refusal) -> CallOutcome {
     match refusal {
         Refusal::Unanswered(call) => call.outcome,
+        // Who owns the server knows, and says so beside the error, which decides nothing.
+        Refusal::Owner(refusal) => refusal.outcome,
         // It was sent, or nobody can say that it was not.
         Refusal::Lost { .. }
         | Refusal::Faulty { .. }
         | Refusal::TimedOut { .. }
         | Refusal::Cancelled
-        | Refusal::Broken(_) => CallOutcome::Unknown,
+        | Refusal::Unattributed(_)
+        | Refusal::Broken(_)
+        // Whoever brings a `requestState` has a call that began before.
+        | Refusal::Expired(_) => CallOutcome::Unknown,
         Refusal::Peer(_) | Refusal::BadResult { .. } | Refusal::TooLarge { .. } => {
             CallOutcome::Done
         }
@@ -43,7 +50,6 @@ pub fn of_refusal(refusal: &Refusal) -> CallOutcome {
         | Refusal::HeaderMismatch(_)
         | Refusal::MissingCapability { .. }
         | Refusal::UnsupportedVersion { .. }
-        | Refusal::Expired(_)
         | Refusal::Gone(_)
         | Refusal::TooLate(_)
         | Refusal::BadRequest(_)
@@ -60,6 +66,40 @@ pub fn of_refusal(refusal: &Refusal) -> CallOutcome {
         | Refusal::Closed(_)
         | Refusal::Denied(_) => CallOutcome::NotExecuted,
     }
+}
+
+/// What a call ended with after an earlier part of it had reached its server, which asked for more: whatever kept the
+/// later part from being sent, the call was made.
+#[must_use]
+pub fn after_dispatch(refusal: Refusal, server: &ServerId) -> Refusal {
+    if of_refusal(&refusal) != CallOutcome::NotExecuted {
+        return refusal;
+    }
+    let why = if let Refusal::Owner(owner) = &refusal {
+        format!("its node {}", owner.cause.as_words())
+    } else {
+        refusal.to_string()
+    };
+    let reason = format!("after the call had reached it: {why}");
+    let server = server.clone();
+    let is_away = !TryFailure::is_closed(&refusal) && TryFailure::of(&refusal).is_some();
+    match is_away {
+        true => Refusal::Lost { server, reason },
+        false => Refusal::Faulty { server, reason },
+    }
+}
+
+/// What a call ended with whose result was not given to its caller: the server answered it all the same.
+#[must_use]
+pub fn after_answer(refusal: Refusal, call_id: &str) -> Refusal {
+    if of_refusal(&refusal) != CallOutcome::NotExecuted {
+        return refusal;
+    }
+    Refusal::Unanswered(Box::new(UnansweredCall {
+        why: refusal,
+        outcome: CallOutcome::Done,
+        call_id: call_id.into(),
+    }))
 }
 
 /// True where the caller is told what became of its call: its server was to answer, and did not.

@@ -78,10 +78,11 @@ impl AddressHints {
         hints.is_some_and(|hints| remember(&mut hints.found, address))
     }
 
-    /// The peer says that the node is there. True when that is news.
-    pub fn told(&mut self, by: SocketAddr, node: NodeId, address: SocketAddr) -> bool {
+    /// The peer, at its own address unless it is linked through another node, says that the node is there. True when
+    /// that is news.
+    pub fn told(&mut self, by: Option<SocketAddr>, node: NodeId, address: SocketAddr) -> bool {
         // Another machine's own machine is not this one.
-        if address.ip().is_loopback() && !by.ip().is_loopback() {
+        if address.ip().is_loopback() && !by.is_some_and(|by| by.ip().is_loopback()) {
             return false;
         }
         let hints = self.nodes.get_mut(&node);
@@ -150,7 +151,7 @@ mod tests {
         hints.name(["a.example:1".to_owned(), "b.example:1".to_owned()].into_iter());
         assert!(hints.found(A, at(1)));
         assert!(!hints.found(A, at(1)));
-        assert!(hints.told(at(9), A, at(2)));
+        assert!(hints.told(Some(at(9)), A, at(2)));
         hints.proven(A, at(3));
         let text = |port| at(port).to_string();
         let mut expected = vec![text(3), text(1), text(2)];
@@ -171,12 +172,12 @@ mod tests {
     #[test]
     fn hints_are_bounded_and_only_for_pinned_nodes() {
         let mut hints = pinned(&[A]);
-        assert!(!hints.found(B, at(1)) && !hints.told(at(9), B, at(1)));
+        assert!(!hints.found(B, at(1)) && !hints.told(Some(at(9)), B, at(1)));
         hints.proven(B, at(1));
         assert!(hints.of(B, |_| false).is_empty());
         for port in 1..100 {
             hints.found(A, at(port));
-            hints.told(at(9), A, at(1000 + port));
+            hints.told(Some(at(9)), A, at(1000 + port));
             hints.proven(A, at(2000 + port));
         }
         let places = hints.of(A, |_| false);
@@ -193,7 +194,8 @@ mod tests {
     fn the_loopback_of_another_machine_is_not_ours() {
         let mut hints = pinned(&[A]);
         let own = SocketAddr::from(([127, 0, 0, 1], 4));
-        assert!(!hints.told(at(9), A, own));
-        assert!(hints.told(own, A, own));
+        assert!(!hints.told(Some(at(9)), A, own));
+        assert!(!hints.told(None, A, own), "who is relayed may be anywhere");
+        assert!(hints.told(Some(own), A, own));
     }
 }

@@ -1,4 +1,4 @@
-//! Which of two links to a node stays, and when a node is dialed again.
+//! Which of two links to a node stays, when a node is dialed again, and through whom.
 
 use std::time::Duration;
 
@@ -17,20 +17,36 @@ const KEPT_OUT_LONGEST: Duration = Duration::from_secs(60);
 /// The node with the larger id lets the other one dial first, so that their links seldom cross.
 const COURTESY: Duration = Duration::from_millis(100);
 
+/// The first wait before a node that is linked through another one is dialed directly again, and the longest: the
+/// relayed link serves meanwhile, and a way through two routers opens seldom.
+const DIRECT_FIRST: Duration = Duration::from_secs(2);
+const DIRECT_LONGEST: Duration = Duration::from_secs(60);
+/// Longer than a direct dial takes on most networks: only then others are asked to relay.
+pub const RELAY_AFTER: Duration = Duration::from_secs(2);
+/// Nodes that are asked to relay in one dial. Others come next time.
+pub const RELAYS_TRIED: usize = 32;
+/// And at a time: who cannot says so in a round trip.
+pub const RELAYS_AT_ONCE: usize = 4;
+
 /// What tells two links to one node apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkFacts {
     /// This node dialed.
     pub dialed: bool,
+    /// Its packets go through a third node.
+    pub relayed: bool,
     /// The life of the peer.
     pub life: LifeId,
 }
 
-/// Whether a new link takes the place of the one that is there. Both ends answer alike: of two that cross,
-/// the one stays that the smaller id dialed; a later one of the same dialer, or of another life of the peer,
+/// Whether a new link takes the place of the one that is there. Both ends answer alike: a direct one goes before one
+/// through a third node; of two that cross, the one stays that the smaller id dialed; a later one of the same dialer, or of another life of the peer,
 /// means that the one before is lost, whether that was noticed or not.
 #[must_use]
 pub fn takes_over(own: NodeId, peer: NodeId, held: LinkFacts, new: LinkFacts) -> bool {
+    if held.life == new.life && held.relayed != new.relayed {
+        return held.relayed;
+    }
     if held.life != new.life || held.dialed == new.dialed {
         return true;
     }
@@ -43,6 +59,8 @@ pub struct DialPlan {
     failed: u32,
     /// How often the node has kept this one out, since a link last came about.
     kept_out: u32,
+    /// How often it was dialed directly while it was linked through another node, since a link last came about.
+    relayed: u32,
 }
 
 impl DialPlan {
@@ -60,6 +78,25 @@ impl DialPlan {
         let wait = doubled(FIRST, self.failed, LONGEST);
         self.failed = self.failed.saturating_add(1);
         spread(wait, chance)
+    }
+
+    /// The node is linked through another one: the wait before it is dialed directly.
+    pub fn relayed(&mut self, chance: u64) -> Duration {
+        let wait = doubled(DIRECT_FIRST, self.relayed, DIRECT_LONGEST);
+        self.relayed = self.relayed.saturating_add(1);
+        spread(wait, chance)
+    }
+
+    /// Which of the nodes that could relay are asked in the next dial: each has its turn within as many dials as it takes.
+    #[must_use]
+    pub fn relays(&self, mut able: Vec<NodeId>) -> Vec<NodeId> {
+        able.sort_unstable();
+        if able.len() > RELAYS_TRIED {
+            let begin = self.failed as usize * RELAYS_TRIED % able.len();
+            able.rotate_left(begin);
+            able.truncate(RELAYS_TRIED);
+        }
+        able
     }
 
     /// The node says that two lives have the key of this one, and keeps both out: the wait before the next dial.
@@ -103,7 +140,56 @@ mod tests {
 
     fn facts(dialed: bool, life: u8) -> LinkFacts {
         let life = LifeId([life; 16]);
-        LinkFacts { dialed, life }
+        LinkFacts {
+            dialed,
+            relayed: false,
+            life,
+        }
+    }
+
+    /// Whoever dialed them, and in whatever order they come: both ends take the same one.
+    #[test]
+    fn a_direct_link_goes_before_a_relayed_one_of_the_same_life() {
+        let (small, large) = (NodeId([1; 32]), NodeId([2; 32]));
+        for (own, peer) in [(small, large), (large, small)] {
+            for (direct, relayed) in [(true, true), (true, false), (false, true), (false, false)] {
+                let direct = facts(direct, 7);
+                let relayed = LinkFacts {
+                    relayed: true,
+                    ..facts(relayed, 7)
+                };
+                assert!(takes_over(own, peer, relayed, direct));
+                assert!(!takes_over(own, peer, direct, relayed));
+                let life = LifeId([8; 16]);
+                assert!(takes_over(own, peer, direct, LinkFacts { life, ..relayed }));
+            }
+        }
+    }
+
+    #[test]
+    fn a_relayed_node_is_dialed_directly_more_and_more_seldom() {
+        let mut plan = DialPlan::default();
+        let waits: Vec<_> = (0..12).map(|_| plan.relayed(999)).collect();
+        assert!(waits.is_sorted() && waits[0] <= DIRECT_FIRST);
+        assert!(waits[11] <= DIRECT_LONGEST && waits[11] > DIRECT_LONGEST / 2);
+        plan.came_about();
+        assert!(plan.relayed(0) <= DIRECT_FIRST);
+    }
+
+    /// In a large cluster the one node that both ends reach is found.
+    #[test]
+    fn each_node_that_could_relay_is_asked_in_its_turn() {
+        let able: Vec<NodeId> = (0..100).map(|n| NodeId([n; 32])).collect();
+        let mut plan = DialPlan::default();
+        let mut asked = std::collections::BTreeSet::new();
+        for _ in 0..4 {
+            let turn = plan.relays(able.clone());
+            assert_eq!(turn.len(), RELAYS_TRIED);
+            asked.extend(turn);
+            plan.failed(0);
+        }
+        assert_eq!(asked.len(), able.len());
+        assert_eq!(plan.relays(able[..3].to_vec()), able[..3]);
     }
 
     /// Whatever the order in which two crossing links come to both ends, the same one stays.

@@ -62,8 +62,7 @@ impl fmt::Display for NodeHandle {
 }
 
 impl NodeNames {
-    /// A node calls itself so. It keeps the name it has, as long as it could be given it; another one's
-    /// name, and that of a server of this node, it gets with digits of its id.
+    /// A node calls itself so. Another one's name, and that of a server of this node, it gets with digits of its id.
     pub fn called<'a>(
         &mut self,
         node: NodeId,
@@ -71,7 +70,6 @@ impl NodeNames {
         servers: impl IntoIterator<Item = &'a ServerId>,
     ) -> NodeHandle {
         let servers: BTreeSet<String> = servers.into_iter().map(presented).collect();
-        let before = self.of(node).cloned();
         self.handles.retain(|_, held| *held != node);
         let free = |handle: &NodeHandle| {
             !self.handles.contains_key(handle) && !servers.contains(&*handle.0)
@@ -82,12 +80,7 @@ impl NodeNames {
             let digits = &digits[..most];
             NodeHandle(format!("{name}-{digits}").into())
         });
-        let own = |handle: &NodeHandle| {
-            let told_apart = handle.0.strip_prefix(&format!("{name}-"));
-            *handle == plain || told_apart.is_some_and(|end| digits.starts_with(end))
-        };
-        let kept = before.filter(|before| own(before) && free(before));
-        let mut choices = kept.into_iter().chain([plain.clone()]).chain(told_apart);
+        let mut choices = std::iter::once(plain).chain(told_apart);
         let handle = choices.find(free);
         let handle = handle.expect("no two nodes have all digits in common");
         self.handles.insert(handle.clone(), node);
@@ -152,6 +145,35 @@ impl NodeNames {
     }
 }
 
+/// What the nodes of a cluster are called: as the logs say, and two that were given one name, on the two sides of a cut
+/// network, each with digits of its id. It is made of the logs alone, so that all nodes settle alike; and neither takes
+/// a name that led to the other one.
+#[must_use]
+pub fn settle_names(given: &BTreeMap<NodeId, NodeName>) -> BTreeMap<NodeId, NodeName> {
+    let mut counts: BTreeMap<&NodeName, usize> = BTreeMap::new();
+    for name in given.values() {
+        *counts.entry(name).or_default() += 1;
+    }
+    let settled = given.iter().map(|(node, name)| {
+        let alone = counts.get(name).is_none_or(|count| *count == 1);
+        let name = match alone {
+            true => name.clone(),
+            false => told_apart(name, *node),
+        };
+        (*node, name)
+    });
+    settled.collect()
+}
+
+/// A name with digits of the node's id.
+fn told_apart(name: &NodeName, node: NodeId) -> NodeName {
+    let digits = &node.to_string()[..DIGITS];
+    let room = NodeName::MAX_LEN - DIGITS - 1;
+    let name: String = name.as_str().chars().take(room).collect();
+    let both = format!("{}-{digits}", name.trim_end_matches('-'));
+    NodeName::parse(&both).unwrap_or_else(|_| NodeName::of_machine(&both))
+}
+
 impl NamesNodes for NodeNames {
     fn node_called(&self, name: &str) -> Option<NodeId> {
         self.get(name)
@@ -198,6 +220,40 @@ mod tests {
 
     fn name(text: &str) -> NodeName {
         NodeName::parse(text).unwrap()
+    }
+
+    /// Whoever came first where, and whatever each node has seen: all call the two alike, and none takes the other's name.
+    #[test]
+    fn two_nodes_of_one_name_are_called_alike_everywhere() {
+        let given: BTreeMap<NodeId, NodeName> = [(1, "nas"), (2, "nas"), (3, "desk")]
+            .map(|(n, called)| (node(n), name(called)))
+            .into();
+        let settled = settle_names(&given);
+        let called = |n| settled[&node(n)].as_str().to_owned();
+        assert_eq!(called(1), "nas-010101");
+        assert_eq!((called(2), called(3)), ("nas-020202".into(), "desk".into()));
+        // Each side of the cut knew one of them as nas.
+        for first in [1, 2] {
+            let mut names = NodeNames::default();
+            names.called(node(first), &name("nas"), []);
+            for (node, name) in &settled {
+                names.called(*node, name, []);
+            }
+            assert_eq!(
+                names.get("nas"),
+                None,
+                "a name leads to nobody, or to whom it led"
+            );
+            assert_eq!(names.get("nas-010101"), Some(node(1)));
+        }
+        // One gets another name, and the other one is nas everywhere, also where it was not.
+        let mut names = NodeNames::default();
+        names.called(node(1), &settled[&node(1)], []);
+        assert_eq!(names.called(node(1), &name("nas"), []).as_str(), "nas");
+        let long = name("a-node-with-a-long-name0");
+        let both = [(node(1), long.clone()), (node(2), long)].into();
+        let settled = settle_names(&both);
+        assert_ne!(settled[&node(1)], settled[&node(2)]);
     }
 
     /// PRJ-008: a name leads to whom it led before, whoever comes.

@@ -8,9 +8,8 @@ use std::time::Duration;
 
 use mgp_protocol::federation::tool_index::IndexRoot;
 use mgp_protocol::ids::{AgentId, ServerId};
-use mgp_protocol::refusal::mgp::{Code, PeerError};
+use mgp_protocol::refusal::owner_refusal::{OwnerRefusal, OwnerRefusalCause};
 use mgp_protocol::refusal::{CallOutcome, Refusal};
-use serde::Deserialize;
 
 use crate::clock::MonotonicTime;
 
@@ -187,8 +186,8 @@ impl TryFailure {
     /// server that is slow. That an agent is not let in there at all says nothing of other places.
     #[must_use]
     pub fn of(refusal: &Refusal) -> Option<Self> {
-        if let Refusal::Peer(error) = refusal {
-            return of_owner(&PeerError::read(error)?);
+        if let Refusal::Owner(refusal) = refusal {
+            return of_owner(refusal);
         }
         if let Refusal::Lost { .. } = refusal {
             return Some(Self::AfterDispatch);
@@ -207,8 +206,8 @@ impl TryFailure {
     /// True where the owner does not open the place to the caller.
     #[must_use]
     pub fn is_closed(refusal: &Refusal) -> bool {
-        if let Refusal::Peer(error) = refusal {
-            return PeerError::read(error).is_some_and(|error| told_of(&error).closed);
+        if let Refusal::Owner(refusal) = refusal {
+            return refusal.cause == OwnerRefusalCause::Closed;
         }
         matches!(refusal, Refusal::Closed(_))
     }
@@ -223,34 +222,18 @@ impl TryFailure {
     }
 }
 
-/// What another node says of a call that its server did not answer.
-#[derive(Default, Deserialize)]
-struct ToldOfCall {
-    outcome: Option<CallOutcome>,
-    #[serde(default)]
-    closed: bool,
-}
-
-fn told_of(error: &PeerError) -> ToldOfCall {
-    let details = error.recovery.details.as_ref();
-    let told = details.and_then(|details| serde_json::from_str(details.get()).ok());
-    told.unwrap_or_default()
-}
-
-fn of_owner(error: &PeerError) -> Option<TryFailure> {
-    let away = [
-        Code::ServerNotReady,
-        Code::ServerDraining,
-        Code::ServerRestarting,
-        Code::ResourceExhausted,
-        Code::UpstreamUnavailable,
-    ];
-    let (code, told) = (Code::parse(error.code)?, told_of(error));
-    let closed = code == Code::PermissionDenied && told.closed;
-    if !away.contains(&code) && !closed {
-        return None;
+/// A call that the owner's kernel refused, by the frame that says so. The error of a server, whatever stands in it, is an
+/// answer.
+fn of_owner(refusal: &OwnerRefusal) -> Option<TryFailure> {
+    match refusal.cause {
+        OwnerRefusalCause::Closed | OwnerRefusalCause::Unavailable => {}
+        OwnerRefusalCause::NotFound
+        | OwnerRefusalCause::Denied
+        | OwnerRefusalCause::Blocked
+        | OwnerRefusalCause::TimedOut
+        | OwnerRefusalCause::Failed => return None,
     }
-    match told.outcome? {
+    match refusal.outcome {
         CallOutcome::NotExecuted => Some(TryFailure::BeforeDispatch),
         CallOutcome::Unknown => Some(TryFailure::AfterDispatch),
         CallOutcome::Done => None,

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use mgp_protocol::federation::hello::NodeName;
-use mgp_protocol::ids::{AgentId, ServerId};
+use mgp_protocol::ids::{AgentId, NodeId, ServerId};
 
 use self::of_nodes::AtNode;
 use crate::cluster::node_names::NodeNames;
@@ -30,8 +30,19 @@ pub struct KnownNames {
     pub servers: BTreeMap<ServerId, Option<BTreeSet<Arc<str>>>>,
     /// The other nodes.
     pub nodes: NodeNames,
+    /// Those of them that are away.
+    pub away: BTreeMap<NodeId, NodeAbsence>,
     /// What this node is called, where it is in a cluster.
     pub here: Option<NodeName>,
+}
+
+/// What is known of a node that is away.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeAbsence {
+    /// How long ago it was last heard, in milliseconds, where that is known.
+    pub heard_ms_ago: Option<u64>,
+    /// What it shared with this node then.
+    pub servers: BTreeSet<ServerId>,
 }
 
 /// A server, or one of its tools.
@@ -115,7 +126,7 @@ impl KnownNames {
         };
         let unknown = match (self.servers.contains_key(&id), id.is_of_node()) {
             (true, _) => None,
-            (false, true) => Some(UnknownName::Shared(id.clone(), self.near_server(typed))),
+            (false, true) => Some(self.not_held(&id, typed)),
             (false, false) => Some(UnknownName::Server(id.clone(), self.near_server(typed))),
         };
         Ok(Meant { it: id, unknown })

@@ -18,8 +18,10 @@ use std::sync::Arc;
 use mgp_protocol::ids::{AgentId, NodeId, ServerId, SetName};
 use mgp_protocol::mgp::access::{DefaultPolicy, Permission, Source};
 
-pub use self::decision::{AccessDecision, DenialAnswer, ForeignClosed, hidden, told};
-pub use self::explain::{explain, explain_foreign, list, list_cluster};
+pub use self::decision::{
+    AccessDecision, DenialAnswer, ForeignClosed, LapseCause, LapsedLease, hidden, told,
+};
+pub use self::explain::{conflict, explain, explain_foreign, list, list_cluster};
 pub use self::foreign::{ForeignLease, ForeignRules, SharedTools};
 pub use self::requests::{GrantRefusal, GrantRequest, NamesNodes, grant, may, revoke, vacate};
 pub use self::sets::{Narrowing, ToolSet, ToolSets};

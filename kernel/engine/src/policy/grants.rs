@@ -8,6 +8,7 @@
 //! soon as it is seen, if its issuer may perhaps issue at all. What gives (something allowed, the end of a
 //! denial) counts if its issuer certainly may, at a place of its log that is certain.
 
+mod conflicts;
 mod log;
 mod operation;
 mod rekeyed;
@@ -18,15 +19,16 @@ mod written;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use mgp_protocol::ids::NodeId;
+use mgp_protocol::ids::{AgentId, NodeId};
 use mgp_protocol::mgp::access::Permission;
 
+use self::conflicts::{OperationKey, Withdrawals};
 use self::log::{GrantTaken, IssuerLog};
 pub use self::log::{HELD_MAX, LogKey};
 pub use self::operation::{
-    BadOperation, ClusterId, Grant, GrantChange, GrantId, GrantResource, IDS_MAX, LogChange,
-    LogPosition, LogTip, MemberChange, MemberRole, NAME_MAX, Operation, OperationId, Revoke,
-    Subject, TEXT_MAX,
+    BadOperation, CausalContext, ClusterId, Grant, GrantChange, GrantId, GrantResource, IDS_MAX,
+    LogChange, LogPosition, LogTip, MemberChange, MemberRole, NAME_MAX, Operation, OperationId,
+    Revoke, Subject, TEXT_MAX,
 };
 pub use self::rekeyed::rekeyed;
 pub use self::signed::Signed;
@@ -143,6 +145,8 @@ pub struct Granted {
     pub author: String,
     /// When the issuer wrote it by its own clock, in milliseconds since 1970; only shown.
     pub told_at_ms: u64,
+    /// What the issuer knew of other logs.
+    pub context: CausalContext,
 }
 
 /// Whether a grant is in force, or why not.
@@ -156,6 +160,14 @@ pub enum Force {
     EndedEarly(u64),
     /// It was revoked by the operation named here, and perhaps by others.
     Revoked(LogPosition),
+    /// Its issuer did not know of this revoke of the same, nor the issuer of the revoke of this grant: only a grant
+    /// that was made with knowledge of it counts.
+    InConflict {
+        /// The revoke; the first one of several.
+        revoke: LogPosition,
+        /// When its issuer wrote it by its own clock, in milliseconds since 1970; only shown.
+        at_ms: u64,
+    },
     /// Its issuer is not authorised, or no longer was at that place.
     NotAuthorised,
     /// Its issuer's log is forked.
@@ -196,9 +208,14 @@ pub struct Grants {
     logs: BTreeMap<NodeId, IssuerLog>,
     /// By operation as well: a forked log has two for one place.
     granted: BTreeMap<Subject, BTreeMap<(GrantId, LogPosition, OperationId), Granted>>,
-    revoked: BTreeMap<GrantId, BTreeSet<LogPosition>>,
+    /// Whom each grant is about.
+    subjects: BTreeSet<(GrantId, Subject)>,
+    revoked: BTreeMap<GrantId, BTreeSet<OperationKey>>,
+    withdrawals: Withdrawals,
     sweeps: BTreeMap<Subject, BTreeSet<Sweep>>,
     members: BTreeMap<MemberKey, ToldChange>,
+    /// Where each issuer last said that it stops.
+    rests: BTreeMap<NodeId, u64>,
     /// Issuers of operations of an unknown kind.
     not_understood: BTreeSet<NodeId>,
 }
@@ -243,6 +260,10 @@ impl Grants {
                     lets_in: change.key().map(PublicKey::node),
                 };
                 self.members.insert(key, told);
+                if *change == (MemberChange::Rest {}) {
+                    let last = self.rests.entry(place.issuer).or_default();
+                    *last = place.sequence.max(*last);
+                }
             }
             LogChange::Unknown(_) => {
                 self.not_understood.insert(place.issuer);
@@ -253,8 +274,10 @@ impl Grants {
     fn note_change(&mut self, operation: &Written, change: &GrantChange) {
         let place = operation.place();
         for id in change.revoked() {
-            self.revoked.entry(*id).or_default().insert(place);
+            let key = (place, operation.id());
+            self.revoked.entry(*id).or_default().insert(key);
         }
+        self.note_withdrawal(operation, change);
         match change {
             GrantChange::Grant(grant) => self.keep(operation, grant),
             GrantChange::Revoke(Revoke::UpTo { subject, until }) => {
@@ -279,8 +302,10 @@ impl Grants {
             place: told.place,
             author: told.author.clone(),
             told_at_ms: told.told_at_ms,
+            context: told.context.clone(),
         };
         of_subject.insert((grant.id, told.place, operation.id()), granted);
+        self.subjects.insert((grant.id, grant.subject.clone()));
     }
 
     /// Every grant of a subject, whether it counts or not.
@@ -299,15 +324,25 @@ impl Grants {
     /// The grant of this name, whether it counts or not; one of them where a forked log has two.
     #[must_use]
     pub fn named(&self, id: GrantId) -> Option<&Granted> {
-        let first = LogPosition {
-            issuer: NodeId([0; 32]),
-            sequence: 0,
+        self.with_id(id).next()
+    }
+
+    /// All grants of this name: a forked log has several.
+    fn with_id(&self, id: GrantId) -> impl Iterator<Item = &Granted> {
+        let (node, sequence) = (NodeId([0; 32]), 0);
+        let first = Subject::Agent(node.agent(AgentId::new("")));
+        let subjects = self.subjects.range((id, first)..);
+        let subjects = subjects.take_while(move |(of, _)| *of == id);
+        let place = LogPosition {
+            issuer: node,
+            sequence,
         };
-        let from = (id, first, OperationId([0; 32]));
-        let mut all = self.granted.values();
-        all.find_map(|of_subject| {
-            let (key, granted) = of_subject.range(from..).next()?;
-            (key.0 == id).then_some(granted)
+        let from = (id, place, OperationId::START);
+        subjects.flat_map(move |(_, subject)| {
+            let of_subject = self.granted.get(subject).into_iter();
+            let found = of_subject.flat_map(move |of_subject| of_subject.range(from..));
+            let found = found.take_while(move |(key, _)| key.0 == id);
+            found.map(|(_, granted)| granted)
         })
     }
 
@@ -343,6 +378,9 @@ impl Grants {
             Some(end) if now_ms >= end => return Force::Expired(end),
             Some(_) | None => {}
         }
+        if !denies && let Some(conflict) = self.conflict(granted, authority) {
+            return conflict;
+        }
         match self.doubt(place) {
             Some(doubt) if !denies => doubt,
             Some(_) | None => Force::InForce,
@@ -370,7 +408,7 @@ impl Grants {
             let until = sweep.until.get(&granted.place.issuer);
             until.is_some_and(|until| granted.place.sequence <= *until)
         });
-        let by_id = by_id.into_iter().flatten().copied();
+        let by_id = by_id.into_iter().flatten().map(|(place, _)| *place);
         let places = by_id.chain(swept.map(|sweep| sweep.place));
         let counts = |place: &LogPosition| match granted.grant.permission {
             Permission::Allow => authority.takes(place.issuer),
@@ -442,15 +480,18 @@ impl Grants {
         all.map(|((place, id), told)| (*place, *id, told))
     }
 
-    /// True when the last operation of an issuer says that nothing comes after it.
+    /// True when the last operation of an issuer says that nothing comes after it, and nothing has come.
     #[must_use]
     pub fn rests(&self, issuer: NodeId) -> bool {
         let tip = self.tip(issuer);
-        tip.next.checked_sub(1).is_some_and(|sequence| {
-            let key = (LogPosition { issuer, sequence }, tip.id);
-            let last = self.members.get(&key).map(|told| &told.change);
-            last == Some(&MemberChange::Rest {})
-        })
+        let is_last = self.last_rest(issuer).map(|rest| rest + 1) == Some(tip.next);
+        is_last && self.keys(issuer, tip.next).next().is_none()
+    }
+
+    /// The place of the last operation by which an issuer said that it stops.
+    #[must_use]
+    pub fn last_rest(&self, issuer: NodeId) -> Option<u64> {
+        self.rests.get(&issuer).copied()
     }
 
     /// True when the issuer signed two operations for one place.

@@ -115,6 +115,13 @@ impl Leases {
         (now.since(fresh) < self.length).then(|| fresh + self.length)
     }
 
+    /// When what this node told last ends, or has ended; None when it has told nothing since this one's start.
+    #[must_use]
+    pub fn last_end(&self, node: NodeId) -> Option<MonotonicTime> {
+        let fresh = self.nodes.get(&node)?.fresh?;
+        Some(fresh + self.length)
+    }
+
     /// True when the node has answered since this one's start.
     #[must_use]
     pub fn was_heard(&self, node: NodeId) -> bool {

@@ -77,6 +77,14 @@ impl NodeLives {
         LifeHeard::Begins
     }
 
+    /// True for the life that answered last.
+    #[must_use]
+    pub fn is_current(&self, node: NodeId, life: LifeId) -> bool {
+        self.0
+            .get(&node)
+            .is_some_and(|lives| lives.now == Some(life))
+    }
+
     /// True when two lives of the node's key were found alive.
     #[must_use]
     pub fn is_twice(&self, node: NodeId) -> bool {

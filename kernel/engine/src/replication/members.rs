@@ -27,6 +27,11 @@ pub struct ClusterMember {
     pub role: Option<MemberRole>,
     /// How much of its log may give, when it was cut off.
     pub cut: Option<u64>,
+    /// How much of its log may give, when it was an admin and was demoted. It takes part still, and what it took away
+    /// stays so.
+    pub demoted: Option<u64>,
+    /// The most that it may do under its key, once it was demoted.
+    pub most: Option<MemberRole>,
     /// How it came to be out.
     pub out: Option<MemberOut>,
     /// True when it perhaps may issue, and so take away.
@@ -137,6 +142,9 @@ impl<'a> Told<'a> {
         let (at_ms, about) = (self.told.told_at_ms, self.about?);
         let how = match &self.told.change {
             MemberChange::Rekey { .. } => OutHow::Rekeyed(self.told.lets_in?),
+            MemberChange::Cut {
+                stays_as: Some(_), ..
+            } => return None,
             MemberChange::Cut { node, .. } => {
                 let by_itself = self.by == about || NodeId::parse(&self.told.author) == Some(*node);
                 if by_itself { OutHow::Left } else { OutHow::Cut }
@@ -151,6 +159,25 @@ impl<'a> Told<'a> {
     }
 }
 
+/// What is left of a node that was demoted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Demotion {
+    /// How much of its log may give.
+    end: u64,
+    /// The most that it may do.
+    role: MemberRole,
+}
+
+impl Demotion {
+    /// Of two, each takes away.
+    fn and(self, other: Self) -> Self {
+        Self {
+            end: self.end.min(other.end),
+            role: self.role.min(other.role),
+        }
+    }
+}
+
 /// Where the making of the members stands: what is known of each node, by its number.
 struct Making<'a> {
     grants: &'a Grants,
@@ -159,6 +186,7 @@ struct Making<'a> {
     recovery: usize,
     possible: Vec<bool>,
     ends: Vec<Option<u64>>,
+    demotions: Vec<Option<Demotion>>,
     roles: Vec<Option<MemberRole>>,
 }
 
@@ -195,6 +223,7 @@ impl ClusterMembers {
             recovery: last,
             possible: vec![false; count],
             ends: vec![None; count],
+            demotions: vec![None; count],
             roles: vec![None; count],
         };
         making.possible[first] = true;
@@ -202,6 +231,7 @@ impl ClusterMembers {
         making.roles[first] = Some(MemberRole::Admin);
         making.find_possible();
         making.find_ends();
+        making.carry_demotions();
         making.find_roles();
         Self {
             nodes: making.members(),
@@ -250,7 +280,9 @@ impl ClusterMembers {
 
     /// Those who could still take something away, without the recovery key, which is nowhere at work.
     pub fn who_could_revoke(&self) -> impl Iterator<Item = NodeId> + use<'_> {
-        let may = |member: &ClusterMember| member.may_take && member.cut.is_none();
+        let may = |member: &ClusterMember| {
+            member.may_take && member.cut.is_none() && member.demoted.is_none()
+        };
         self.all()
             .filter(move |(_, member)| may(member))
             .map(|(node, _)| node)
@@ -261,9 +293,11 @@ impl ClusterMembers {
     pub fn authority(&self, here: NodeId) -> Authority {
         let mut authority = Authority::nobody(here);
         for (node, member) in self.all().filter(|(_, member)| member.may_take) {
-            let end = match member.role {
-                Some(MemberRole::Admin) => member.cut.unwrap_or(u64::MAX),
-                Some(MemberRole::Member | MemberRole::Leaf) | None => 0,
+            let cut = member.cut.unwrap_or(u64::MAX);
+            let end = match (member.demoted, member.role) {
+                (Some(end), Some(_)) => end.min(cut),
+                (None, Some(MemberRole::Admin)) => cut,
+                (None, Some(MemberRole::Member | MemberRole::Leaf)) | (_, None) => 0,
             };
             authority = authority.with_until(node, end);
         }
@@ -302,11 +336,16 @@ impl Making<'_> {
     /// Cuts take away, so that those of everyone who perhaps may issue count.
     fn find_ends(&mut self) {
         for told in self.told.iter().filter(|told| self.possible[told.by]) {
-            let (
-                MemberChange::Cut { node, at } | MemberChange::Rekey { node, at, .. },
-                Some(about),
-            ) = (&told.told.change, told.about)
-            else {
+            let (node, at, stays_as) = match &told.told.change {
+                MemberChange::Cut { node, at, stays_as } => (node, at, *stays_as),
+                MemberChange::Rekey { node, at, .. } => (node, at, None),
+                MemberChange::Found { .. }
+                | MemberChange::Admit { .. }
+                | MemberChange::Rename { .. }
+                | MemberChange::Rest {}
+                | MemberChange::Recover { .. } => continue,
+            };
+            let Some(about) = told.about else {
                 continue;
             };
             if about == self.recovery {
@@ -317,8 +356,40 @@ impl Making<'_> {
                 true => told.place.sequence + 1,
                 false => self.end(*node, *at),
             };
+            // No admin is left of it, whatever was written.
+            if let Some(role) = stays_as.map(|role| role.min(MemberRole::Member)) {
+                let demotion = Demotion { end, role };
+                let known = self.demotions[about].get_or_insert(demotion);
+                *known = known.and(demotion);
+                continue;
+            }
             let known = self.ends[about].get_or_insert(end);
             *known = end.min(*known);
+        }
+    }
+
+    /// Who goes on under another key is no more under that one. Repeats until nothing is added.
+    fn carry_demotions(&mut self) {
+        loop {
+            let mut more = false;
+            for told in self.told.iter().filter(|told| self.possible[told.by]) {
+                let (MemberChange::Rekey { .. }, Some(before), Some(next)) =
+                    (&told.told.change, told.about, told.lets_in)
+                else {
+                    continue;
+                };
+                let Some(demotion) = self.demotions[before] else {
+                    continue;
+                };
+                let carried = Demotion { end: 0, ..demotion };
+                let known = self.demotions[next];
+                let both = known.map_or(carried, |known| known.and(carried));
+                self.demotions[next] = Some(both);
+                more |= known != Some(both);
+            }
+            if !more {
+                return;
+            }
         }
     }
 
@@ -332,7 +403,9 @@ impl Making<'_> {
 
     fn gives(&self, told: &Told<'_>) -> bool {
         let may = told.by == self.recovery || self.roles[told.by] == Some(MemberRole::Admin);
-        may && told.certain && self.ends[told.by].is_none_or(|end| told.place.sequence < end)
+        let (end, demotion) = (self.ends[told.by], self.demotions[told.by]);
+        let ends = end.into_iter().chain(demotion.map(|it| it.end));
+        may && told.certain && ends.into_iter().all(|end| told.place.sequence < end)
     }
 
     /// Repeats until nothing is added.
@@ -378,7 +451,11 @@ impl Making<'_> {
             let member = || ClusterMember {
                 key: *key,
                 name: names.name(node, self),
-                role: self.roles[node],
+                role: self.role(node),
+                most: self.demotions[node].map(|it| it.role),
+                demoted: self.demotions[node]
+                    .filter(|_| self.roles[node] == Some(MemberRole::Admin))
+                    .map(|it| it.end),
                 cut: self.ends[node],
                 out: outs[node],
                 may_take: self.possible[node],
@@ -386,6 +463,13 @@ impl Making<'_> {
             members.entry(self.nodes[node]).or_insert_with(member);
         }
         members
+    }
+
+    /// What it may do, after all that lowers it.
+    fn role(&self, node: usize) -> Option<MemberRole> {
+        let most = self.demotions[node].map(|demotion| demotion.role);
+        let role = self.roles[node]?;
+        Some(most.map_or(role, |most| role.min(most)))
     }
 
     /// How the nodes that were cut off came to be out.

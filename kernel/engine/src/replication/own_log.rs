@@ -11,7 +11,7 @@ use mgp_protocol::ids::NodeId;
 
 use super::logs::LogHead;
 use crate::clock::MonotonicTime;
-use crate::policy::grants::Revoke;
+use crate::policy::grants::{CausalContext, Revoke};
 
 /// Revocations owed at most; further ones are refused until these are signed. A person makes one at a time.
 pub const OWED_MAX: usize = 1024;
@@ -25,6 +25,8 @@ pub struct OwedRevoke {
     pub author: String,
     /// When, in milliseconds since 1970.
     pub told_at_ms: u64,
+    /// What was known then.
+    pub context: CausalContext,
 }
 
 /// What is known of this node's own log elsewhere.

@@ -17,7 +17,7 @@ use std::time::Duration;
 use mgp_protocol::federation::hello::LifeId;
 use mgp_protocol::ids::NodeId;
 
-pub use self::deciding::{Confirmation, RemoteDenial};
+pub use self::deciding::{AllowEnd, Confirmation, RemoteDenial};
 pub use self::writing::{NotProposed, Proposed};
 use super::clocks::{ClockSpread, SeenClocks};
 use super::exchange::{BehindCursor, Mine, batch};
@@ -26,7 +26,7 @@ use super::lives::NodeLives;
 use super::logs::{ClusterLogs, LogHead, LogHeads, Unstored};
 use super::own_log::{OwedRevoke, OwnLog};
 use crate::clock::MonotonicTime;
-use crate::policy::grants::{ClusterId, LogKey, Operation, Signed};
+use crate::policy::grants::{ClusterId, LogKey, LogTip, Operation, Signed};
 
 /// Nodes that tickets name, at most: a node is invited by one.
 const HINTS_MAX: usize = 16;
@@ -42,6 +42,8 @@ pub enum LogMessage {
         nonce: Nonce,
         /// What it has.
         heads: Arc<LogHeads>,
+        /// How long it is going to believe the answer. Older versions do not say it.
+        lease: Option<Duration>,
     },
     /// The answer.
     Answer {
@@ -108,7 +110,18 @@ struct ReplicaPeer {
     heads: Arc<LogHeads>,
     cursor: Option<BehindCursor>,
     asked_at: Option<MonotonicTime>,
-    answered_at: Option<MonotonicTime>,
+    answered: Option<AnsweredLease>,
+}
+
+/// How long another node believes what this one has answered it.
+#[derive(Clone, Copy, Debug, Hash)]
+struct AnsweredLease {
+    /// By all its questions that said it.
+    until: MonotonicTime,
+    /// Whose question was the last one.
+    life: LifeId,
+    /// False when that one did not say it.
+    is_known: bool,
 }
 
 /// Something on its way to the disk.
@@ -135,8 +148,6 @@ pub struct ReplicaStart {
     pub owed: Vec<OwedRevoke>,
     /// The nodes of which two lives were found.
     pub twice: BTreeSet<NodeId>,
-    /// The time.
-    pub now: MonotonicTime,
 }
 
 /// The part of one node.
@@ -144,7 +155,6 @@ pub struct ReplicaStart {
 pub struct Replica {
     logs: ClusterLogs,
     life: LifeId,
-    started: MonotonicTime,
     hints: BTreeSet<NodeId>,
     unstored: Unstored,
     /// What is on disk: every message says it.
@@ -152,13 +162,17 @@ pub struct Replica {
     storing: VecDeque<Storing>,
     tickets: u64,
     own: OwnLog,
-    /// True when this node's log ended with its rest at the start.
+    /// True when this node has signed since its start that it stops.
     rested: bool,
     leases: Leases,
     lives: NodeLives,
     clocks: SeenClocks,
     spread: ClockSpread,
     peers: BTreeMap<NodeId, ReplicaPeer>,
+    /// The ends of logs that this node had on its disk, and does not know any more.
+    held_before: BTreeMap<NodeId, LogTip>,
+    /// Something else that it had is lost for good.
+    is_closed: bool,
 }
 
 impl Replica {
@@ -167,24 +181,47 @@ impl Replica {
     pub fn new<'a>(start: ReplicaStart, stored: impl IntoIterator<Item = &'a Signed>) -> Self {
         let mut logs = ClusterLogs::new(start.here, start.cluster);
         logs.take_all(stored);
-        let rested = logs.grants().rests(start.here);
         Self {
             heads: Arc::new(logs.heads(&Unstored::new())),
             logs,
             life: start.life,
-            started: start.now,
             hints: start.hints,
             unstored: Unstored::new(),
             storing: VecDeque::new(),
             tickets: 0,
             own: OwnLog::new(start.owed),
-            rested,
+            rested: false,
             leases: Leases::new(start.lease),
             lives: NodeLives::new(&start.twice),
             clocks: SeenClocks::default(),
             spread: ClockSpread::default(),
             peers: BTreeMap::new(),
+            held_before: BTreeMap::new(),
+            is_closed: false,
         }
+    }
+
+    /// Names ends of logs that this node had on its disk. As long as one of them is not known, agents of other nodes
+    /// may do nothing here, and this node signs nothing if it is of its own log: other nodes bring what is missing.
+    pub fn expect(&mut self, held_before: impl IntoIterator<Item = (NodeId, LogTip)>) {
+        self.held_before.extend(held_before);
+        self.settle();
+    }
+
+    /// Something is lost that no other node has: agents of other nodes may do nothing here.
+    pub fn close(&mut self) {
+        self.is_closed = true;
+    }
+
+    /// True while this node lacks something that it had.
+    #[must_use]
+    pub fn is_shortened(&self) -> bool {
+        self.is_closed || !self.held_before.is_empty()
+    }
+
+    /// The logs that lack something that this node had of them.
+    pub fn shortened(&self) -> impl Iterator<Item = NodeId> {
+        self.held_before.keys().copied()
     }
 
     /// What is known of the logs.
@@ -224,6 +261,12 @@ impl Replica {
         let mut all: BTreeSet<NodeId> = known.chain(hints).collect();
         all.remove(&self.logs.here());
         all
+    }
+
+    /// True when the last that is known of a node is that it shuts down: it wrote so, and has not answered since.
+    #[must_use]
+    pub fn is_resting(&self, node: NodeId) -> bool {
+        self.logs.grants().rests(node) && !self.leases.was_heard(node)
     }
 
     /// Whether it is one of those.
@@ -282,8 +325,13 @@ impl Replica {
         let nonce = (means.nonce)();
         self.leases.asked(node, nonce, means.now);
         self.peers.entry(node).or_default().asked_at = Some(means.now);
-        let (life, heads) = (self.life, self.heads());
-        ReplicaEffect::Send(node, LogMessage::Ask { life, nonce, heads })
+        let ask = LogMessage::Ask {
+            life: self.life,
+            nonce,
+            heads: self.heads(),
+            lease: Some(self.leases.length()),
+        };
+        ReplicaEffect::Send(node, ask)
     }
 
     /// Everything up to this ticket is on disk: others are told.

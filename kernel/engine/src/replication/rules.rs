@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use mgp_protocol::ids::{NodeAgent, NodeId, ServerId};
+use mgp_protocol::ids::{NodeAgent, NodeId, NodeServer, ServerId};
 use mgp_protocol::mgp::access::{Entry, Explanation, Source};
 
 use super::replica::Replica;
 use crate::clock::MonotonicTime;
 use crate::policy::access::{
-    ForeignLease, ForeignRules, SharedTools, explain_foreign, list_cluster,
+    ForeignLease, ForeignRules, LapsedLease, SharedTools, conflict, explain_foreign, list_cluster,
 };
 use crate::policy::grants::{Force, GrantResource, Granted, Subject};
 
@@ -95,13 +95,54 @@ pub fn explain(
         Some((source, resource, found))
     });
     let rules = foreign_rules(replica, known, now_ms, now);
-    explain_foreign(levels, rules.hindrance(caller, server, tool))
+    let name = |node| member_name(replica, node);
+    let hindrance = rules.hindrance(caller, server, tool);
+    explain_foreign(levels, hindrance.map(|why| why.in_words(name, now)), &name)
 }
 
-/// The entries of the cluster's logs that are in force, with the names that `name` gives other nodes.
+/// What the members call a node: the same at each of them.
+#[must_use]
+pub fn member_name(replica: &Replica, node: NodeId) -> String {
+    let member = replica.logs().members().get(node);
+    member.map_or_else(|| node.short(), |member| member.name.clone())
+}
+
+/// Explains what the logs say of an agent at a server, which its owner decides by. Whether it is shared, and whether its
+/// owner has heard all who could deny it, is known there.
+#[must_use]
+pub fn explain_elsewhere(
+    replica: &Replica,
+    caller: &NodeAgent,
+    on: &NodeServer,
+    tool: Option<&str>,
+    now_ms: u64,
+) -> Explanation {
+    let subject = Subject::Agent(caller.clone());
+    let of_tool = tool.map(|tool| GrantResource::Tool(on.clone(), tool.to_owned()));
+    let levels = [
+        (Source::ToolGrant, of_tool),
+        (Source::ServerGrant, Some(GrantResource::Server(on.clone()))),
+    ];
+    let levels = levels.into_iter().filter_map(|(source, resource)| {
+        let resource = resource?;
+        let found = replica.logs().grants().of(&subject);
+        let found = found.filter(|granted| granted.grant.resource == resource);
+        let found = found.map(|granted| (granted, replica.force(granted, now_ms)));
+        let found = found.collect();
+        Some((source, resource, found))
+    });
+    let name = |node| member_name(replica, node);
+    explain_foreign(levels, None, &name)
+}
+
+/// The entries of the cluster's logs that are in force or in conflict with a revoke, with the names that `name` gives
+/// other nodes.
 pub fn list(replica: &Replica, now_ms: u64, name: impl Fn(NodeId) -> String) -> Vec<Entry> {
-    let all = replica.logs().grants().all();
-    let all = all.filter(|granted| replica.force(granted, now_ms) == Force::InForce);
+    let all = replica.logs().grants().all().filter_map(|granted| {
+        let force = replica.force(granted, now_ms);
+        let conflict = conflict(&force, |node| member_name(replica, node));
+        (force == Force::InForce || conflict.is_some()).then_some((granted, conflict))
+    });
     list_cluster(all, replica.logs().here(), name)
 }
 
@@ -109,8 +150,14 @@ impl Replica {
     /// How long what other nodes' agents are allowed here holds.
     #[must_use]
     pub fn lease(&self, now: MonotonicTime) -> ForeignLease {
+        if self.is_shortened() {
+            return ForeignLease::Shortened;
+        }
         match self.unheard(now) {
-            Some(node) => ForeignLease::Lapsed(node),
+            Some(by) => ForeignLease::Lapsed(LapsedLease {
+                by,
+                cause: self.lapse_cause(by),
+            }),
             None => ForeignLease::Held(self.first_to_lapse(now)),
         }
     }
@@ -161,7 +208,6 @@ mod tests {
                 hints: BTreeSet::new(),
                 owed: Vec::new(),
                 twice: BTreeSet::new(),
-                now: MonotonicTime::START,
             };
             let admitted = founder.write(admit(1, MemberRole::Admin));
             let mut known = KnownServers::default();
@@ -315,6 +361,57 @@ mod tests {
         assert!(!owner.table().sees(&who, &files(), 0));
     }
 
+    /// PRJ-006: what a revoke closes that its author did not know of is shown with the way to open it again.
+    #[test]
+    fn a_grant_in_conflict_is_listed_and_explained_with_what_to_do() {
+        let mut owner = OwnerOfFiles::new();
+        let granted = owner.other.write(allow(1));
+        owner.take(granted);
+        let unseen = owner.other.write(allow(2));
+        owner.founder.context.logs = [(node(1), 1)].into();
+        let taken_back = owner.founder.write(revoke(1));
+        owner.take(unseen);
+        owner.take(taken_back);
+        let closed = Err(Some(ForeignClosed::NotGranted));
+        assert_eq!(owner.decide(&caller(), None), closed);
+        let why = "in conflict with the revoke of first at 1970-01-01T00:00:00.000Z: grant again to allow it";
+        let listed = list(&owner.replica, 0, |_| "desk".to_owned());
+        let shown: Vec<Option<&str>> = listed.iter().map(|it| it.conflict.as_deref()).collect();
+        assert_eq!(shown, [Some(why)]);
+        let explained = explain(
+            &owner.replica,
+            &owner.known,
+            &caller(),
+            (&files(), None),
+            0,
+            owner.now(),
+        );
+        assert!(explained.considered[0].ends_with(why), "{explained:?}");
+        owner.other.context.logs = [(node(0), owner.founder.tip.next)].into();
+        let again = owner.other.write(allow(3));
+        owner.take(again);
+        assert_eq!(owner.decide(&caller(), None), Ok(()));
+    }
+
+    /// What an agent may call elsewhere is known here by the same logs.
+    #[test]
+    fn only_what_is_granted_elsewhere_is_called_allowed() {
+        let mut owner = OwnerOfFiles::new();
+        let (on, other) = (node(0).server(files()), node(2).server(files()));
+        let allowed = |owner: &OwnerOfFiles, on: &NodeServer| {
+            let tool = Some("read_it");
+            let told = explain_elsewhere(&owner.replica, &caller(), on, tool, 0);
+            told.permission == Permission::Allow
+        };
+        assert!(!allowed(&owner, &on), "nobody granted it");
+        let granted = owner.other.write(allow(1));
+        owner.take(granted);
+        assert!(allowed(&owner, &on) && !allowed(&owner, &other));
+        let denied = owner.founder.write(deny(2));
+        owner.take(denied);
+        assert!(!allowed(&owner, &on));
+    }
+
     /// FED-039, FED-049: only allows lapse, and only those of other nodes' agents.
     #[test]
     fn what_is_allowed_ends_with_the_lease_and_comes_back_with_it() {
@@ -334,8 +431,13 @@ mod tests {
         assert!(!lapsed.opens(&who, &files(), 0));
         assert!(lapsed.opens(&Principal::Agent(AgentId::new("a")), &files(), 0));
         owner.seconds = 30;
-        let closed = Err(Some(ForeignClosed::Lapsed(node(1))));
-        assert_eq!(owner.decide(&caller(), None), closed);
+        let closed = |owner: &OwnerOfFiles| match owner.decide(&caller(), None) {
+            Err(Some(ForeignClosed::Lapsed(lapsed))) => {
+                lapsed.in_words("nas", MonotonicTime::new(Duration::from_secs(42)))
+            }
+            decided => panic!("{decided:?}"),
+        };
+        assert_eq!(closed(&owner), "the lease of nas lapsed 12 s ago");
         owner.hear();
         assert_eq!(owner.decide(&caller(), None), Ok(()));
     }

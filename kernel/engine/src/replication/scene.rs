@@ -5,8 +5,8 @@ use mgp_protocol::mgp::access::Permission;
 
 use crate::node_key::{PublicKey, Signature};
 use crate::policy::grants::{
-    ClusterId, Grant, GrantChange, GrantId, GrantResource, LogChange, LogPosition, LogTip,
-    MemberChange, MemberRole, Operation, OperationId, Revoke, Signed, Subject,
+    CausalContext, ClusterId, Grant, GrantChange, GrantId, GrantResource, LogChange, LogPosition,
+    LogTip, MemberChange, MemberRole, Operation, OperationId, Revoke, Signed, Subject,
 };
 
 /// The key that lies in a drawer.
@@ -26,6 +26,8 @@ pub(super) struct Pen {
     pub(super) n: u8,
     cluster: Option<ClusterId>,
     pub(super) tip: LogTip,
+    /// What it knows of other logs when it writes.
+    pub(super) context: CausalContext,
 }
 
 impl Pen {
@@ -34,6 +36,7 @@ impl Pen {
             n,
             cluster: Some(cluster),
             tip: LogTip::EMPTY,
+            context: CausalContext::default(),
         }
     }
 
@@ -49,6 +52,7 @@ impl Pen {
                 author: "operator".into(),
                 told_at_ms: 0,
                 change,
+                context: self.context.clone(),
             },
             key(self.n),
             |_| Signature([0; 64]),
@@ -67,6 +71,7 @@ pub(super) fn found() -> (Signed, Pen) {
         n: 0,
         cluster: None,
         tip: LogTip::EMPTY,
+        context: CausalContext::default(),
     };
     let founding = pen.write(LogChange::Members(MemberChange::Found {
         key: key(0),
@@ -91,7 +96,8 @@ pub(super) fn admit(n: u8, role: MemberRole) -> LogChange {
 }
 
 pub(super) fn cut(n: u8, at: LogTip) -> LogChange {
-    LogChange::Members(MemberChange::Cut { node: node(n), at })
+    let (node, stays_as) = (node(n), None);
+    LogChange::Members(MemberChange::Cut { node, at, stays_as })
 }
 
 pub(super) fn subject() -> Subject {
@@ -117,6 +123,15 @@ pub(super) fn allow(id: u8) -> LogChange {
 
 pub(super) fn deny(id: u8) -> LogChange {
     grant(id, Permission::Deny, &[])
+}
+
+/// The same grant, of one tool.
+pub(super) fn of_tool(mut change: LogChange, tool: &str) -> LogChange {
+    if let LogChange::Grants(GrantChange::Grant(grant)) = &mut change {
+        let on = node(0).server(ServerId::new("files"));
+        grant.resource = GrantResource::Tool(on, tool.into());
+    }
+    change
 }
 
 /// The same grant, until then.

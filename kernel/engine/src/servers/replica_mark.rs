@@ -104,6 +104,7 @@ mod tests {
             specification: Some(IndexRoot([1; 32])),
             replica: false,
             stateful: true,
+            starting: false,
         };
         assert_eq!(ReplicaMark::told(&record), None);
         record.replica = true;

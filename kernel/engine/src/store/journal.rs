@@ -38,6 +38,13 @@ impl JournalLink {
     }
 }
 
+/// In hexadecimal digits, whole: what a witness of the journal records.
+impl fmt::Display for JournalLink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
 impl fmt::Debug for JournalLink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let hex = |byte: &u8| write!(f, "{byte:02x}");
@@ -61,6 +68,12 @@ impl JournalWriter {
     #[must_use]
     pub fn after(last: JournalLink) -> Self {
         Self { last }
+    }
+
+    /// The last entry that was written.
+    #[must_use]
+    pub fn head(&self) -> JournalLink {
+        self.last
     }
 
     /// Appends an entry to `out`.

@@ -69,6 +69,51 @@ fn every_course_of_a_revocation_and_a_crash() {
     });
 }
 
+/// FED-047: an admin that was shut down gracefully is back, and what it says of that arrives or does not.
+#[test]
+fn every_course_of_an_admin_that_is_back() {
+    let mut from = SmallCluster::settled();
+    from.grants_at(TWO_ADMINS[0]);
+    from.delivers_all();
+    from.restarts(TWO_ADMINS[1]);
+    assert!(from.allows(OWNER));
+    check(Course {
+        budget: Budget {
+            revokes: 1,
+            crashes: 1,
+            waits: 2,
+            ..Budget::default()
+        },
+        sometimes: &["allowed", "taken back", "owed"],
+        from,
+    });
+}
+
+/// FED-047: the same, once all know that it is back; then the owner is cut off from it, and begins anew there.
+#[test]
+fn every_course_of_an_owner_that_is_cut_off_from_an_admin_that_is_back() {
+    let mut from = SmallCluster::settled();
+    from.grants_at(TWO_ADMINS[0]);
+    from.delivers_all();
+    from.restarts(TWO_ADMINS[1]);
+    from.delivers_all();
+    from.owner_apart = true;
+    from.crashes(OWNER);
+    from.delivers_all();
+    from.waits();
+    from.delivers_all();
+    check(Course {
+        budget: Budget {
+            revokes: 1,
+            crashes: 1,
+            waits: 2,
+            ..Budget::default()
+        },
+        sometimes: &["lapsed"],
+        from,
+    });
+}
+
 /// Steps of a course in the usual run: as many as take some seconds.
 const STEPS: u64 = 4;
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use mgp_engine::clock::MonotonicTime;
 use mgp_engine::node_key::{NodeKey, PublicKey, Signature, first_bad};
 use mgp_engine::policy::grants::{ClusterId, LogKey, Operation, Signed};
-use mgp_engine::replication::lease::{LEASE, Nonce};
+use mgp_engine::replication::lease::Nonce;
 use mgp_engine::replication::own_log::OwedRevoke;
 use mgp_engine::replication::replica::{Replica, ReplicaEffect, ReplicaMeans, ReplicaStart};
 use mgp_protocol::federation::hello::LifeId;
@@ -136,6 +136,8 @@ pub(crate) struct Machine {
     pub(crate) pen: Pen,
     pub(crate) disk: Disk,
     pub(crate) replica: Option<Replica>,
+    /// How long it believes what others say; the configuration may change it with a start.
+    pub(crate) lease: Duration,
     /// How often it was started.
     pub(crate) starts: u64,
     /// How far its wall clock is off, in milliseconds.
@@ -148,9 +150,10 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    pub(crate) fn new(pen: Pen) -> Self {
+    pub(crate) fn new(pen: Pen, lease: Duration) -> Self {
         Self {
             pen,
+            lease,
             disk: Disk::default(),
             replica: None,
             starts: 0,
@@ -166,22 +169,15 @@ impl Machine {
     }
 
     /// Starts, with what is on the disk.
-    pub(crate) fn start(
-        &mut self,
-        cluster: ClusterId,
-        now_ms: u64,
-        chance: &mut Chance,
-        reader: &mut Reader,
-    ) {
+    pub(crate) fn start(&mut self, cluster: ClusterId, chance: &mut Chance, reader: &mut Reader) {
         let start = ReplicaStart {
             here: self.node(),
             cluster,
             life: LifeId(chance.bytes()),
-            lease: LEASE,
+            lease: self.lease,
             hints: self.hints.clone(),
             owed: self.disk.owed.clone(),
             twice: BTreeSet::new(),
-            now: moment(now_ms),
         };
         let stored = reader.verified(&self.disk.entries);
         assert_eq!(stored.len(), self.disk.entries.len());
@@ -263,6 +259,10 @@ impl Machine {
     /// True when all it knows is on its disk.
     pub(crate) fn is_synced(&self) -> bool {
         self.disk.unsynced.is_empty()
+    }
+
+    pub(crate) fn lease_ms(&self) -> u64 {
+        u64::try_from(self.lease.as_millis()).unwrap()
     }
 
     /// What a person or an expiry date sees as the time, in milliseconds since 1970.

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use mgp_engine::policy::grants::{
-    ClusterId, Grant, GrantChange, GrantId, LogChange, MemberChange, MemberRole, Operation, Written,
+    ClusterId, Grant, GrantChange, GrantId, LogChange, MemberChange, MemberRole, Operation,
+    OperationId, Revoke, Written,
 };
 use mgp_protocol::ids::NodeId;
 use mgp_protocol::mgp::access::Permission;
@@ -16,6 +17,8 @@ pub(crate) struct Held {
     pub(crate) admins: BTreeSet<NodeId>,
     /// What somebody who was ever an admin has revoked, by name.
     pub(crate) revoked: BTreeSet<GrantId>,
+    /// What takes back something that was allowed, by operation: by whom, and which grants it names.
+    pub(crate) withdrawals: BTreeMap<OperationId, (NodeId, BTreeSet<GrantId>)>,
     /// Where every grant that allows stands.
     allows: BTreeMap<GrantId, Vec<usize>>,
 }
@@ -31,8 +34,14 @@ impl Held {
                 allows.entry(grant.id).or_default().push(at);
             }
         }
+        let withdrawals = all.iter().filter_map(|told| {
+            let ids = withdrawn_grants(&told.operation().change)?;
+            let by = admins.get(&told.issuer())?;
+            Some((told.id(), (*by, ids)))
+        });
         Self {
             revoked: revoked.collect(),
+            withdrawals: withdrawals.collect(),
             admins,
             allows,
             all,
@@ -101,4 +110,14 @@ fn revoked(operation: &Operation) -> impl Iterator<Item = GrantId> {
     let change = operation.change.grants();
     let ids = change.map(GrantChange::revoked).unwrap_or_default();
     ids.iter().copied()
+}
+
+/// The grants that an operation takes back, where it does: a revoke, or a denial that replaces what allowed.
+pub(crate) fn withdrawn_grants(change: &LogChange) -> Option<BTreeSet<GrantId>> {
+    let ids = match change.grants()? {
+        GrantChange::Revoke(Revoke::Ids(ids)) => ids,
+        GrantChange::Grant(grant) if grant.permission == Permission::Deny => &grant.replaces,
+        GrantChange::Grant(_) | GrantChange::Revoke(Revoke::UpTo { .. }) => return None,
+    };
+    Some(ids.iter().copied().collect())
 }

@@ -80,6 +80,17 @@ impl Network {
         self.part = (0..machines).map(|_| chance.below(2)).collect();
     }
 
+    /// The same, with these two in different parts.
+    pub(crate) fn separate(
+        &mut self,
+        (one, other): (usize, usize),
+        machines: usize,
+        chance: &mut Chance,
+    ) {
+        self.fall_apart(machines, chance);
+        self.part[one] = 1 - self.part[other];
+    }
+
     pub(crate) fn heal(&mut self) {
         self.part.clear();
     }

@@ -1,16 +1,23 @@
 //! What happens in a run: people who grant and revoke, agents who call, machines that fail.
 
+use std::collections::BTreeMap;
+
+use mgp_engine::clock::MonotonicTime;
 use mgp_engine::policy::grants::{
-    Grant, GrantChange, GrantId, GrantResource, LogChange, LogPosition, LogTip, MemberChange,
-    MemberRole, Operation, Revoke, Subject,
+    CausalContext, Grant, GrantChange, GrantId, GrantResource, LogChange, LogPosition, LogTip,
+    MemberChange, MemberRole, Operation, Revoke, Subject,
 };
-use mgp_engine::replication::replica::{Proposed, Replica};
-use mgp_protocol::ids::{NodeAgent, ServerId};
+use mgp_engine::replication::replica::{AllowEnd, Proposed, Replica};
+use mgp_protocol::ids::{NodeAgent, NodeId, ServerId};
 use mgp_protocol::mgp::access::Permission;
 
 use crate::machine::{Machine, moment};
+use crate::model::withdrawn_grants;
 use crate::seeds::Happened;
-use crate::world::{AcknowledgedRevoke, AllowedCall, World, agent, server};
+use crate::world::{
+    AcknowledgedRevoke, AllowedCall, AskedWithdrawal, LEASES, World, agent, has_unequal_leases,
+    server,
+};
 
 /// Things that happen in a run, besides the passing of time.
 const EVENTS: u64 = 600;
@@ -49,7 +56,9 @@ impl World {
     fn event(&mut self) {
         let machine = self.any();
         match self.chance.below(1_000) {
-            0..400 => self.call(machine),
+            0..376 => self.call(machine),
+            376..380 => self.revoke_apart(machine),
+            380..400 => self.restart(machine),
             400..550 => self.grant(machine, Permission::Allow),
             550..590 => self.grant(machine, Permission::Deny),
             590..700 => self.revoke(machine),
@@ -96,6 +105,9 @@ impl World {
             .agent(agent(self.chance.below(3)));
         let server = server(self.chance.below(2));
         let (caller, on) = match self.chance.pick(&self.wanted) {
+            Some(_) if self.watched.is_some() && self.chance.percent(25) => {
+                self.watched.clone().unwrap()
+            }
             Some(wanted) if self.chance.percent(80) => wanted.clone(),
             Some(_) | None => (caller, self.machines[at].node().server(server)),
         };
@@ -137,6 +149,16 @@ impl World {
         let (home, owner) = (self.any(), self.any());
         let (home, owner) = (self.machines[home].node(), self.machines[owner].node());
         let (caller, server) = (agent(self.chance.below(3)), server(self.chance.below(2)));
+        // Mostly something that was granted before, by whomever.
+        let wanted = match self.chance.pick(&self.wanted) {
+            Some(wanted) if self.chance.percent(60) => wanted.clone(),
+            Some(_) | None => (home.agent(caller), owner.server(server)),
+        };
+        let on = wanted.1.clone();
+        let resource = match self.chance.percent(30) {
+            true => GrantResource::Tool(on, "tool".into()),
+            false => GrantResource::Server(on),
+        };
         let wall_ms = self.machines[at].wall_ms(self.now_ms);
         let ends = self.chance.percent(20);
         let replaces = match self.chance.percent(10) {
@@ -146,16 +168,17 @@ impl World {
         let id = GrantId(self.chance.bytes());
         let grant = Grant {
             id,
-            subject: Subject::Agent(home.agent(caller.clone())),
-            resource: GrantResource::Server(owner.server(server.clone())),
+            subject: Subject::Agent(wanted.0.clone()),
+            resource,
             permission,
             not_after_ms: ends.then(|| wall_ms + self.chance.below(60_000)),
             told_by: None,
             justification: None,
             replaces: replaces.into_iter().collect(),
         };
-        let wanted = (home.agent(caller), owner.server(server));
+        let known = self.held(at);
         if self.propose(at, LogChange::Grants(GrantChange::Grant(grant))) {
+            self.known_at_grant.insert(id, known);
             self.grants.push(id);
             self.wanted.push(wanted);
         }
@@ -210,7 +233,11 @@ impl World {
             true => LogTip::EMPTY,
             false => tip,
         };
-        let cut = MemberChange::Cut { node, at: at_tip };
+        let cut = MemberChange::Cut {
+            node,
+            at: at_tip,
+            stays_as: None,
+        };
         if self.propose(at, LogChange::Members(cut)) {
             self.count("a node is cut off");
         }
@@ -226,6 +253,7 @@ impl World {
                 Default::default()
             }
         };
+        let withdrawn = withdrawn_grants(&change).map(|grants| (grants, self.held(at)));
         let mut done = None;
         let said = self.tells.then(|| format!("{change:?}"));
         let effects =
@@ -243,17 +271,50 @@ impl World {
             self.count("a change is proposed");
         }
         self.perform(at, effects);
-        if done.is_some() && self.chance.percent(90) {
+        let acknowledged = done.is_some() && self.chance.percent(90);
+        if let Some((grants, known)) = withdrawn.filter(|_| done.is_some()) {
+            self.withdrawals.push(AskedWithdrawal {
+                machine: at,
+                by: self.machines[at].node(),
+                acknowledged,
+                grants,
+                known,
+            });
+        }
+        if acknowledged {
             self.sync(at);
+            let answer = self.answer(at, done);
+            for ends in answer.values() {
+                self.count(match ends {
+                    Some(_) => "a revoke is bounded at a node that lacks it",
+                    None => "a revoke is not bounded at a node that lacks it",
+                });
+            }
             self.revokes.push(AcknowledgedRevoke {
                 at_ms: self.now_ms,
                 machine: at,
                 by: self.machines[at].node(),
                 signed: matches!(done, Some(Proposed::Signed(_))),
                 grants: takes,
+                answer,
             });
         }
         done.is_some()
+    }
+
+    /// What is answered of the nodes that have not confirmed it.
+    fn answer(&self, at: usize, done: Option<Proposed>) -> BTreeMap<NodeId, Option<u64>> {
+        let (Some(Proposed::Signed(place)), Some(replica)) = (done, &self.machines[at].replica)
+        else {
+            return BTreeMap::new();
+        };
+        let missing = replica.confirmation(place.sequence).missing;
+        let missing = missing.into_iter();
+        let answer = missing.map(|(node, end)| match end {
+            AllowEnd::By(end) => (node, Some(milliseconds(end))),
+            AllowEnd::UnknownLease | AllowEnd::Unbounded => (node, None),
+        });
+        answer.collect()
     }
 
     /// A person takes the recovery key from the drawer, at a machine that knows all of its log.
@@ -278,6 +339,7 @@ impl World {
                 key: self.machines[other].pen.public(),
                 name: "recovered".into(),
             }),
+            context: CausalContext::default(),
         });
         self.tell(|| format!("{at}: the recovery key admits {other}"));
         self.count("a key is recovered");
@@ -299,34 +361,90 @@ impl World {
     }
 
     fn start(&mut self, at: usize) {
+        if has_unequal_leases(self.seed) && self.chance.percent(20) {
+            self.machines[at].lease = *self.chance.pick(&LEASES).unwrap();
+        }
         let (chance, reader) = (&mut self.chance, &mut self.reader);
-        self.machines[at].start(self.cluster, self.now_ms, chance, reader);
+        self.machines[at].start(self.cluster, chance, reader);
     }
 
     fn stop(&mut self, at: usize) {
         if self.machines[at].replica.is_none() {
             return;
         }
-        self.clocks.retain(|(by, _), _| *by != at);
         match self.chance.below(3) {
-            0 => {
-                self.propose(at, Replica::rest());
-                self.sync(at);
-                self.tell(|| format!("{at}: stops in good order"));
-                self.count("a machine stops in good order");
-                self.machines[at].crash(u64::MAX >> 1);
-            }
-            _ => {
-                let kept = self.chance.below(4);
-                self.tell(|| format!("{at}: crashes with {kept} writes kept"));
-                let lost = self.machines[at].unsynced() as u64 > kept;
-                self.count(match lost {
-                    true => "a crash loses writes",
-                    false => "a crash loses nothing",
-                });
-                self.machines[at].crash(kept);
+            0 => self.shut_down(at),
+            _ => self.crash(at),
+        }
+    }
+
+    /// An admin that was perhaps shut down a while ago revokes what an owner allows that it does not reach, and that
+    /// is perhaps started anew there.
+    fn revoke_apart(&mut self, admin: usize) {
+        let owner = self.any();
+        let node = self.machines[owner].node();
+        let all = self.wanted.iter().zip(&self.grants);
+        let there = all.filter(|((_, on), _)| on.node == node);
+        let there: Vec<_> = there.map(|(wanted, id)| (wanted.clone(), *id)).collect();
+        let Some((wanted, id)) = self.chance.pick(&there).cloned() else {
+            return;
+        };
+        if admin == owner || self.machines[admin].replica.is_none() {
+            return;
+        }
+        if self.chance.percent(70) {
+            self.shut_down(admin);
+            self.start(admin);
+            for _ in 0..self.chance.below(15) {
+                self.pass(1_000);
             }
         }
+        self.tell(|| format!("{admin} and {owner} do not reach each other"));
+        self.count("an admin revokes what it does not reach");
+        let machines = self.machines.len();
+        self.network
+            .separate((admin, owner), machines, &mut self.chance);
+        if self.chance.percent(50) {
+            self.restart(owner);
+        }
+        self.watched = Some(wanted);
+        let revoke = Revoke::Ids(vec![id]);
+        self.propose(admin, LogChange::Grants(GrantChange::Revoke(revoke)));
+    }
+
+    /// A machine ends and starts at once, as with an update.
+    fn restart(&mut self, at: usize) {
+        if self.machines[at].replica.is_none() {
+            return;
+        }
+        match self.chance.percent(50) {
+            true => self.shut_down(at),
+            false => self.crash(at),
+        }
+        self.tell(|| format!("{at}: starts again"));
+        self.count("a machine restarts");
+        self.start(at);
+    }
+
+    fn shut_down(&mut self, at: usize) {
+        self.clocks.retain(|(by, _), _| *by != at);
+        self.propose(at, Replica::rest());
+        self.sync(at);
+        self.tell(|| format!("{at}: stops in good order"));
+        self.count("a machine stops in good order");
+        self.machines[at].crash(u64::MAX >> 1);
+    }
+
+    fn crash(&mut self, at: usize) {
+        self.clocks.retain(|(by, _), _| *by != at);
+        let kept = self.chance.below(4);
+        self.tell(|| format!("{at}: crashes with {kept} writes kept"));
+        let lost = self.machines[at].unsynced() as u64 > kept;
+        self.count(match lost {
+            true => "a crash loses writes",
+            false => "a crash loses nothing",
+        });
+        self.machines[at].crash(kept);
     }
 
     /// The founder admits the others, and all of them hear of it.
@@ -351,7 +469,7 @@ impl World {
         self.count("a machine is cloned");
         let original = &mut self.machines[at];
         original.cloned = true;
-        let mut copy = Machine::new(original.pen.clone());
+        let mut copy = Machine::new(original.pen.clone(), original.lease);
         copy.disk.entries = original.disk.entries.clone();
         copy.disk.owed = original.disk.owed.clone();
         copy.hints = original.hints.clone();
@@ -375,4 +493,9 @@ impl World {
             self.pass(1_000);
         }
     }
+}
+
+fn milliseconds(at: MonotonicTime) -> u64 {
+    let since = at.since(MonotonicTime::START);
+    u64::try_from(since.as_nanos().div_ceil(1_000_000)).unwrap()
 }

@@ -10,13 +10,15 @@ use crate::invariants::allows_end_early::AllowsEndEarly;
 use crate::invariants::calls_need_a_grant::CallsNeedAGrant;
 use crate::invariants::leases_close::LeasesClose;
 use crate::invariants::members_converge::MembersConverge;
+use crate::invariants::revoke_answers_hold::RevokeAnswersHold;
+use crate::invariants::revokes_beat_grants::RevokesBeatGrants;
 use crate::invariants::revokes_last::RevokesLast;
 use crate::play::{Invariant, play};
 
 /// The seeds of the usual run: as many as pass in some seconds.
 const SEEDS: u64 = 40;
 /// What must have happened for a run to have shown anything.
-const COVERED: [&str; 16] = [
+const COVERED: [&str; 20] = [
     "a call is allowed",
     "a call is refused",
     "a change is proposed",
@@ -25,12 +27,16 @@ const COVERED: [&str; 16] = [
     "a crash loses nothing",
     "a key is recovered",
     "a machine is cloned",
+    "a machine restarts",
     "a machine starts",
     "a machine stops in good order",
     "a message is late",
     "a message is lost",
     "a message is repeated",
     "a node is cut off",
+    "an admin revokes what it does not reach",
+    "a revoke is bounded at a node that lacks it",
+    "a revoke is not bounded at a node that lacks it",
     "the network falls apart",
     "the network is whole",
 ];
@@ -57,13 +63,15 @@ fn every_invariant_holds_in_every_run() {
     }
 }
 
-fn invariants() -> [Box<dyn Invariant>; 6] {
+fn invariants() -> [Box<dyn Invariant>; 8] {
     [
         Box::new(CallsNeedAGrant),
         Box::new(RevokesLast::default()),
+        Box::new(RevokesBeatGrants),
         Box::new(MembersConverge),
         Box::new(AcknowledgedEntriesLast::default()),
         Box::new(LeasesClose::default()),
+        Box::new(RevokeAnswersHold::default()),
         Box::new(AllowsEndEarly),
     ]
 }

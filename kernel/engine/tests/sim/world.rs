@@ -2,11 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
+use std::time::Duration;
 
 use mgp_engine::cluster::clock_offset::MeasuredClock;
 use mgp_engine::policy::grants::{
-    ClusterId, GrantId, LogChange, LogPosition, MemberChange, Operation, OperationId, Signed,
+    CausalContext, ClusterId, GrantId, LogChange, LogPosition, MemberChange, Operation,
+    OperationId, Signed,
 };
+use mgp_engine::replication::lease::LEASE;
 use mgp_engine::replication::replica::{LogMessage, Replica, ReplicaEffect};
 use mgp_protocol::ids::{AgentId, NodeAgent, NodeId, NodeServer, ServerId};
 
@@ -37,6 +40,27 @@ pub(crate) struct AcknowledgedRevoke {
     /// False where it is owed.
     pub(crate) signed: bool,
     pub(crate) grants: BTreeSet<GrantId>,
+    /// What the answer said of each node that had not confirmed it: when all is over there, if that is bounded.
+    pub(crate) answer: BTreeMap<NodeId, Option<u64>>,
+}
+
+/// The leases of machines that are configured differently.
+pub(crate) const LEASES: [Duration; 3] = [Duration::from_secs(15), LEASE, Duration::from_secs(90)];
+
+/// In every third run the machines are configured differently.
+pub(crate) fn has_unequal_leases(seed: u64) -> bool {
+    seed % 3 == 1
+}
+
+/// Something that a person asked to take back, and what the node knew then.
+#[derive(Clone, Debug)]
+pub(crate) struct AskedWithdrawal {
+    pub(crate) machine: usize,
+    pub(crate) by: NodeId,
+    /// True once the person was told that it counts.
+    pub(crate) acknowledged: bool,
+    pub(crate) grants: BTreeSet<GrantId>,
+    pub(crate) known: Rc<Held>,
 }
 
 #[derive(Debug)]
@@ -50,8 +74,13 @@ pub(crate) struct World {
     pub(crate) recovery: Pen,
     pub(crate) tells: bool,
     pub(crate) grants: Vec<GrantId>,
+    /// What each issuer knew when it wrote a grant.
+    pub(crate) known_at_grant: BTreeMap<GrantId, Rc<Held>>,
+    pub(crate) withdrawals: Vec<AskedWithdrawal>,
     /// Who was granted what, whether it still is or not.
     pub(crate) wanted: Vec<(NodeAgent, NodeServer)>,
+    /// What an admin revoked that did not reach the owner: it is called more often.
+    pub(crate) watched: Option<(NodeAgent, NodeServer)>,
     /// How many operations the recovery key has signed.
     pub(crate) recovered: u64,
     pub(crate) happened: Happened,
@@ -75,7 +104,11 @@ impl World {
         let mut chance = Chance::new(seed);
         let real = seed % 100 == 99;
         let pens = (0..machines).map(|_| Pen::new(&chance.bytes(), real));
-        let machines: Vec<Machine> = pens.map(Machine::new).collect();
+        let machines = pens.map(|pen| Machine::new(pen, LEASE));
+        let mut machines: Vec<Machine> = machines.collect();
+        for machine in machines.iter_mut().filter(|_| has_unequal_leases(seed)) {
+            machine.lease = *chance.pick(&LEASES).unwrap();
+        }
         let recovery = Pen::new(&chance.bytes(), real);
         let found = found(&machines[0].pen, &recovery);
         let mut world = Self {
@@ -87,7 +120,10 @@ impl World {
             recovery,
             tells,
             grants: Vec::new(),
+            known_at_grant: BTreeMap::new(),
+            withdrawals: Vec::new(),
             wanted: Vec::new(),
+            watched: None,
             recovered: 0,
             happened: Happened::new(),
             reader: Reader::new(real),
@@ -102,7 +138,7 @@ impl World {
         world.machines[0].disk.entries.push(found.entry());
         for machine in &mut world.machines {
             machine.hints.insert(founder);
-            machine.start(world.cluster, 0, &mut world.chance, &mut world.reader);
+            machine.start(world.cluster, &mut world.chance, &mut world.reader);
         }
         world
     }
@@ -256,6 +292,7 @@ fn found(founder: &Pen, recovery: &Pen) -> Signed {
             recovery: recovery.public(),
             name: "first".into(),
         }),
+        context: CausalContext::default(),
     })
 }
 

@@ -3,6 +3,7 @@
 //! A call is a stream: its header and parameters, relayed messages both ways, and one last frame. The
 //! stream is the call's name between the two nodes; to cancel is to reset it.
 
+pub mod owner_refusal;
 pub mod times;
 
 use serde::{Deserialize, Serialize};
@@ -51,6 +52,10 @@ pub struct CallHeader {
     /// The assertion itself, until the called node has shown that it has it.
     #[serde(default)]
     pub signed: Option<SignedAssertion>,
+    /// The agent speaks a version with sessions: a question that it cannot be asked is answered to the server with an
+    /// error, as at the agent's own node. Older nodes do not read it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_session: bool,
     /// Links it has passed, this one included.
     pub hops: u8,
     /// What is left of its time when it is sent, in milliseconds: no clock has to be the same.
@@ -145,6 +150,10 @@ pub enum CallRefused {
         /// Why not.
         why: String,
     },
+    /// The node shuts down, and began nothing of it. Sent to nodes with
+    /// [`SHUTDOWN`](super::hello::WireFeatures::SHUTDOWN).
+    #[error("the node is shutting down")]
+    ShuttingDown,
     /// A reason of a later version.
     #[error("the node refused it for a reason this version does not know")]
     #[serde(other)]
@@ -183,6 +192,7 @@ impl CallRefused {
             | Self::TooManyHops
             | Self::Busy
             | Self::Late
+            | Self::ShuttingDown
             | Self::Malformed { .. } => CallOutcome::NotExecuted,
         }
     }
@@ -201,6 +211,7 @@ mod tests {
             trace: "4bf92f3577b34da6a3ce929d0e0e4736".to_owned(),
             assertion: Some(AssertionId([2; 16])),
             signed: None,
+            has_session: false,
             hops: 1,
             left_ms: 30_000,
         }
@@ -213,6 +224,7 @@ mod tests {
             bytes: vec![1, 2, 3],
             signature: vec![4; 64],
         });
+        full.has_session = true;
         for header in [header(), full] {
             assert_eq!(CallHeader::decode(&header.encode()), Ok(header));
         }

@@ -7,6 +7,7 @@ use super::hello::Hello;
 use super::logs::{LogHash, LogsHeld};
 use super::message::{BadMessage, decode, encode};
 use super::tool_index::{IndexDigest, IndexReport};
+use crate::ids::NodeId;
 
 /// A control message: a map of `kind` and `body`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,6 +31,8 @@ pub enum Control {
     IndexReport(IndexReport),
     /// The sender leaves the cluster.
     Leaving(Leaving),
+    /// What the sender's lease is, and whom it reaches.
+    Reach(ReachReport),
     /// One of a later version. Passed over by who does not know it, kept as it came by who relays it.
     #[serde(skip)]
     Unknown(UnknownControl),
@@ -65,6 +68,21 @@ pub struct Leaving {
     pub cluster: LogHash,
 }
 
+/// Links of the sender that it names, at most; those of a larger cluster are named in part.
+pub const LINKED_MAX: usize = 1024;
+
+/// What a node says of itself, for people to see.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReachReport {
+    /// How long its lease is, in milliseconds.
+    pub lease_ms: u64,
+    /// Whether it has heard all who could deny something within it.
+    pub confirmed: bool,
+    /// The nodes it has a link to, [`LINKED_MAX`] at most.
+    #[serde(default)]
+    pub linked: Vec<NodeId>,
+}
+
 /// A message of a kind that is not known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownControl {
@@ -75,7 +93,7 @@ pub struct UnknownControl {
 }
 
 /// The kinds that are known.
-const KINDS: [&str; 9] = [
+const KINDS: [&str; 10] = [
     "hello",
     "ping",
     "pong",
@@ -85,6 +103,7 @@ const KINDS: [&str; 9] = [
     "index",
     "index_report",
     "leaving",
+    "reach",
 ];
 
 /// Longest name of a kind.
@@ -109,7 +128,8 @@ impl Control {
             | Self::Logs(_)
             | Self::Index(_)
             | Self::IndexReport(_)
-            | Self::Leaving(_) => encode(self),
+            | Self::Leaving(_)
+            | Self::Reach(_) => encode(self),
         }
     }
 
@@ -134,6 +154,9 @@ impl Control {
         if let Self::IndexReport(report) = &mut self {
             *report = std::mem::take(report).plain();
         }
+        if let Self::Reach(reach) = &mut self {
+            reach.linked.truncate(LINKED_MAX);
+        }
         self
     }
 }
@@ -145,9 +168,8 @@ mod tests {
     use super::super::logs::{HeadHeld, HeldReason, LogNonce};
     use super::super::tool_index::{IndexRoot, RefusedEntry};
     use super::*;
-    use crate::ids::NodeId;
 
-    fn all() -> [Control; 9] {
+    fn all() -> [Control; 10] {
         let hello = Hello {
             versions: WIRE_VERSIONS,
             features: WireFeatures::CALLS,
@@ -172,6 +194,7 @@ mod tests {
                 reason: HeldReason::Ask,
                 life: LifeId([2; 16]),
                 nonce: Some(LogNonce([3; 16])),
+                lease_ms: Some(30_000),
                 heads: vec![HeadHeld {
                     issuer: NodeId([4; 32]),
                     next: 5,
@@ -193,6 +216,11 @@ mod tests {
             }),
             Control::Leaving(Leaving {
                 cluster: LogHash([8; 32]),
+            }),
+            Control::Reach(ReachReport {
+                lease_ms: 30_000,
+                confirmed: true,
+                linked: vec![NodeId([9; 32])],
             }),
         ]
     }

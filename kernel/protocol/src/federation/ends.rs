@@ -59,6 +59,9 @@ codes! {
         TooMany = 9 "too many links",
         /// The key is in use by two lives at once.
         TwoLives = 10 "two kernels use the same key",
+        /// Its node was shut down gracefully. Each call that it took was answered, and the answers arrived: what
+        /// has no answer was not begun.
+        Shutdown = 11 "the node was shut down",
     }
 }
 

@@ -1,4 +1,8 @@
-//! Frames: how a stream of a link is cut into pieces, and how long a piece may be.
+//! Frames: how a stream of a link is cut into pieces, and how long a piece may be. And what a packet holds.
+
+use bytes::Bytes;
+
+use crate::ids::NodeId;
 
 /// Bytes before each body: its kind, and its length with the highest byte first.
 pub const HEAD: usize = 5;
@@ -88,6 +92,9 @@ pub enum FrameKind {
     Error,
     /// The node that was called answers by itself, its last frame: `CallRefused`.
     Refused,
+    /// The kernel of the node that was called refuses the call, in the place of its server; its last frame:
+    /// `OwnerRefusal`. Only where both agreed on `WireFeatures::REFUSALS`.
+    OwnerRefusal,
     /// How long the parts of a call took at the node that was called, right before its last frame: `PartTimes`. Of no
     /// matter to who does not know it.
     Times,
@@ -113,6 +120,7 @@ impl FrameKind {
             Self::Result => 5,
             Self::Error => 6,
             Self::Refused => 7,
+            Self::OwnerRefusal => 8,
             Self::Times => Self::OPTIONAL,
             Self::Optional(code) => code,
         }
@@ -129,6 +137,7 @@ impl FrameKind {
             5 => Some(Self::Result),
             6 => Some(Self::Error),
             7 => Some(Self::Refused),
+            8 => Some(Self::OwnerRefusal),
             Self::OPTIONAL => Some(Self::Times),
             Self::UNKNOWN.. => Some(Self::Optional(code)),
             _ => None,
@@ -191,16 +200,137 @@ impl FrameHead {
     }
 }
 
+/// What a packet holds, where both ends of a link have `WireFeatures::RELAY`: its first byte, and the node that a
+/// packet of a third one goes to or comes from. On other links each packet is one of membership, without a head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PacketHead {
+    /// A packet of membership.
+    Membership,
+    /// Pass what follows on to this node.
+    RelayTo(NodeId),
+    /// What follows was passed on, and comes from this node.
+    RelayedFrom(NodeId),
+    /// Nothing is passed on to this node, and why.
+    RelayRefused(NodeId, RelayRefusal),
+}
+
+/// Why a node passes nothing on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RelayRefusal {
+    /// Its operator switched it off.
+    #[error("[cluster] relay is off there")]
+    Off,
+    /// It has no link to the other node itself.
+    #[error("it has no link to the node either")]
+    Unlinked,
+    /// It relays as much as it may.
+    #[error("it relays for as many nodes as it may")]
+    Full,
+    /// A reason of a later version.
+    #[error("for a reason that this version does not know")]
+    Unknown,
+}
+
+impl PacketHead {
+    /// Longest head: a byte, a node, and a byte.
+    pub const LONGEST: usize = 1 + 32 + 1;
+
+    /// A packet with this head.
+    #[must_use]
+    pub fn packet(self, payload: &[u8]) -> Bytes {
+        let mut packet = Vec::with_capacity(Self::LONGEST + payload.len());
+        let (code, node) = match self {
+            Self::Membership => (0, None),
+            Self::RelayTo(node) => (1, Some(node)),
+            Self::RelayedFrom(node) => (2, Some(node)),
+            Self::RelayRefused(node, _) => (3, Some(node)),
+        };
+        packet.push(code);
+        packet.extend(node.into_iter().flat_map(|node| node.0));
+        if let Self::RelayRefused(_, why) = self {
+            packet.push(why.code());
+        }
+        packet.extend_from_slice(payload);
+        packet.into()
+    }
+
+    /// The head of a packet and what follows it; `None` for one of a later version.
+    #[must_use]
+    pub fn read(packet: &Bytes) -> Option<(Self, Bytes)> {
+        let node = |at: usize| {
+            let node = packet.get(1..33)?.try_into().ok().map(NodeId)?;
+            Some((node, packet.slice(at..)))
+        };
+        match packet.first()? {
+            0 => Some((Self::Membership, packet.slice(1..))),
+            1 => node(33).map(|(node, rest)| (Self::RelayTo(node), rest)),
+            2 => node(33).map(|(node, rest)| (Self::RelayedFrom(node), rest)),
+            3 => {
+                let why = RelayRefusal::from_code(*packet.get(33)?);
+                node(34).map(|(node, rest)| (Self::RelayRefused(node, why), rest))
+            }
+            _ => None,
+        }
+    }
+}
+
+impl RelayRefusal {
+    const fn code(self) -> u8 {
+        match self {
+            Self::Unknown => 0,
+            Self::Off => 1,
+            Self::Unlinked => 2,
+            Self::Full => 3,
+        }
+    }
+
+    const fn from_code(code: u8) -> Self {
+        match code {
+            1 => Self::Off,
+            2 => Self::Unlinked,
+            3 => Self::Full,
+            _ => Self::Unknown,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A packet reads as it was written, and one that is cut short is none.
+    #[test]
+    fn packet_heads_round_trip_and_torn_ones_are_rejected() {
+        let node = NodeId([7; 32]);
+        for head in [
+            PacketHead::Membership,
+            PacketHead::RelayTo(node),
+            PacketHead::RelayedFrom(node),
+            PacketHead::RelayRefused(node, RelayRefusal::Off),
+            PacketHead::RelayRefused(node, RelayRefusal::Unlinked),
+            PacketHead::RelayRefused(node, RelayRefusal::Full),
+            PacketHead::RelayRefused(node, RelayRefusal::Unknown),
+        ] {
+            for payload in [&b""[..], b"payload"] {
+                let packet = head.packet(payload);
+                assert!(packet.len() <= PacketHead::LONGEST + payload.len());
+                let read = PacketHead::read(&packet);
+                assert_eq!(read, Some((head, Bytes::copy_from_slice(payload))));
+            }
+            let whole = head.packet(b"");
+            for len in 0..whole.len() {
+                assert_eq!(PacketHead::read(&whole.slice(..len)), None, "{head:?}");
+            }
+        }
+        assert_eq!(PacketHead::read(&Bytes::from_static(&[4; 40])), None);
+    }
 
     #[test]
     fn every_code_means_what_was_written_or_is_refused() {
         for code in 0..=u8::MAX {
             match FrameKind::of_code(code) {
                 Some(kind) => assert_eq!(kind.code(), code),
-                None => assert!(code == 0 || (8..128).contains(&code), "{code}"),
+                None => assert!(code == 0 || (9..128).contains(&code), "{code}"),
             }
             let stream = StreamKind::of_code(code);
             assert!(stream.is_none_or(|stream| stream.code() == code));

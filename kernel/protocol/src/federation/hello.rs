@@ -124,6 +124,14 @@ impl WireFeatures {
     pub const GRANTS: Self = Self(1 << 2);
     /// Indexes of shared tools are exchanged.
     pub const INDEX: Self = Self(1 << 3);
+    /// What the owner's kernel refuses by itself is a frame of its own, so that an error is its server's.
+    pub const REFUSALS: Self = Self(1 << 4);
+    /// Packets have a head, and may be passed on to a third node.
+    pub const RELAY: Self = Self(1 << 5);
+    /// A call that comes while the node shuts down is refused as such, and the link then closed as such.
+    pub const SHUTDOWN: Self = Self(1 << 9);
+    /// A cut that leaves a node in, with a lower role, is read as that.
+    pub const DEMOTION: Self = Self(1 << 10);
     /// A wire that is changed on purpose (`wire-next`): no release sets it, tests of mixed clusters do.
     pub const WIRE_NEXT: Self = Self(1 << 63);
 

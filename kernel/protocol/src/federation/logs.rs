@@ -29,6 +29,9 @@ pub struct LogsHeld {
     /// Of a question and its answer.
     #[serde(default)]
     pub nonce: Option<LogNonce>,
+    /// Of a question: for how many milliseconds the sender is going to believe the answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease_ms: Option<u64>,
     /// All logs of which the sender has something, each once.
     pub heads: Vec<HeadHeld>,
 }

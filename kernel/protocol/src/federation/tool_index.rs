@@ -102,6 +102,10 @@ pub struct ServerRecord {
     /// It remembers its callers between calls.
     #[serde(default)]
     pub stateful: bool,
+    /// Its owner starts it: its tools are those of the last time until it lists them again. Left out when it is not
+    /// so, as owners that do not know it write it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub starting: bool,
 }
 
 /// A tool that is shared.
@@ -272,6 +276,34 @@ mod tests {
         let record = ServerRecord::decode(&encode(&next)).unwrap();
         assert_eq!(record.state, Status::Connected);
         assert!(!record.replica && record.specification.is_none());
+    }
+
+    /// The hash of an entry is over its bytes: those of a server that is not starting are the same to nodes that do not
+    /// know the word.
+    #[test]
+    fn a_starting_server_is_marked_and_any_other_is_written_as_before() {
+        #[derive(Serialize, Deserialize)]
+        struct ServerRecordBefore {
+            state: Status,
+            specification: Option<IndexRoot>,
+            replica: bool,
+            stateful: bool,
+        }
+        let before = ServerRecordBefore {
+            state: Status::Connecting,
+            specification: None,
+            replica: true,
+            stateful: false,
+        };
+        let record = ServerRecord::decode(&encode(&before)).unwrap();
+        assert!(record.replica && !record.starting);
+        assert_eq!(record.encode(), encode(&before));
+        let starting = ServerRecord {
+            starting: true,
+            ..record
+        };
+        assert_eq!(ServerRecord::decode(&starting.encode()), Ok(starting));
+        assert!(decode::<ServerRecordBefore>(&starting.encode()).is_ok());
     }
 
     #[test]

@@ -164,7 +164,12 @@ impl LiteRefusal {
         if let Refusal::UnknownTool(name) = refusal {
             return Self::Error(LiteError::tool_not_found(name, &[], None));
         }
-        if let Refusal::MissingCapability { required } = refusal {
+        let why = if let Refusal::Unanswered(call) = refusal {
+            &call.why
+        } else {
+            refusal
+        };
+        if let Refusal::MissingCapability { required } = why {
             let words = format!(
                 "the tool asks its caller for what MCP-lite has no words for: {}",
                 required.get()
@@ -183,9 +188,7 @@ impl LiteRefusal {
                 if is_late(refusal) {
                     error.kind = LiteErrorKind::Timeout;
                 }
-                if error.kind == LiteErrorKind::InvalidRequest
-                    && !matches!(refusal, Refusal::Peer(_))
-                {
+                if error.kind == LiteErrorKind::InvalidRequest && !refusal.is_answer() {
                     error.status = 400;
                 }
                 Self::Error(error)

@@ -200,7 +200,7 @@ pub struct Revoked {
 /// Answer of `mgp/access/list`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Listed {
-    /// The entries in force.
+    /// The entries in force, and those that are in conflict with a revoke.
     pub entries: Vec<Entry>,
     /// Which of them name a server or a tool that is not there; in words.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -230,6 +230,9 @@ pub struct Entry {
     pub expires_at: Option<String>,
     /// The reason given.
     pub justification: Option<String>,
+    /// Why it does not count, where a revoke that its author did not know of closes it; in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub conflict: Option<String>,
 }
 
 /// Answer of `mgp/access/explain`.

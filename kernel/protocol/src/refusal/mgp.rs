@@ -132,8 +132,8 @@ impl PeerError {
 /// A peer's MGP error for a caller that knows MCP only: a JSON-RPC code, and no `_mgp` (MGP-283).
 /// `None` when nothing in it is MGP's, so that it goes on as it is.
 #[must_use]
-pub fn without_mgp(error: &RawValue) -> Option<String> {
-    let mut object: ErrorObject = serde_json::from_str(error.get()).ok()?;
+pub fn without_mgp(error: &str) -> Option<String> {
+    let mut object: ErrorObject = serde_json::from_str(error).ok()?;
     let data = object.data.take()?;
     let mut members: std::collections::BTreeMap<String, Box<RawValue>> =
         serde_json::from_str(data.get()).ok()?;
@@ -198,7 +198,9 @@ impl Refusal {
             | Self::UnknownServer(_)
             | Self::BadCursor
             | Self::Broken(_)
-            | Self::Peer(_) => None,
+            | Self::Peer(_)
+            | Self::Owner(_)
+            | Self::Unattributed(_) => None,
         }
     }
 
@@ -260,8 +262,8 @@ impl Refusal {
     #[must_use]
     pub fn render_mgp(&self, version: Version) -> Rendered {
         let (Some(code), Some(recovery)) = (self.mgp_code(), self.recovery()) else {
-            if let Self::Peer(error) = self {
-                return Rendered::Error(error.get().to_owned());
+            if let Some(error) = self.relayed_error() {
+                return Rendered::Error(error.to_owned());
             }
             return self.render(version);
         };

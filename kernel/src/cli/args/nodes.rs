@@ -26,9 +26,17 @@ pub enum Nodes {
     /// Show the nodes of the cluster, and who asks to be let in.
     List,
     /// Cut a node off, everywhere and for good.
-    Revoke(NamedNode),
+    Revoke(RevokeNode),
     /// Call a node something else.
     Rename(Rename),
+    /// Let a node do more: an admin grants, and lets nodes in.
+    Promote(Promote),
+    /// Let a node do less, for good under its present key.
+    Demote(Demote),
+    /// Take no new calls of other nodes' agents here, before this node is stopped.
+    Drain(Drain),
+    /// List nodes no more that left or were cut off.
+    Forget(Forget),
     /// Leave the cluster, and forget it.
     Leave(Leave),
     /// Give this node another key, or take the one that another node shows.
@@ -118,13 +126,19 @@ pub struct TurnAway {
     pub node: Option<String>,
 }
 
-/// A node by its name, its id or the beginning of it.
+/// `mgp node revoke`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  mgp node revoke nas")]
-pub struct NamedNode {
+  mgp node revoke nas                      # shows what ends with it, and asks
+  mgp node revoke nas -y                   # for scripts: without asking
+
+Without a terminal nothing is done unless -y is given.")]
+pub struct RevokeNode {
     /// Its name, its id or the beginning of it.
     pub node: String,
+    /// Cut it off without asking.
+    #[arg(short, long)]
+    pub yes: bool,
 }
 
 /// `mgp node rename`.
@@ -140,6 +154,71 @@ pub struct Rename {
     /// The node, when it is not this one.
     #[arg(long, value_name = "NODE")]
     pub node: Option<String>,
+}
+
+/// `mgp node promote`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  mgp node promote desk                    # desk is an admin from now on
+  mgp node promote cam --role member       # a leaf that shares from now on")]
+pub struct Promote {
+    /// Its name, its id or the beginning of it.
+    pub node: String,
+    /// What it may do: admin or member.
+    #[arg(long, value_name = "ROLE", value_parser = ["admin", "member"], default_value = "admin")]
+    pub role: String,
+}
+
+/// `mgp node demote`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  mgp node demote desk                     # an admin is a member from now on
+  mgp node demote desk --role leaf
+
+What it granted and revoked before stays, and no owner waits for its word any more. Under its present key it is never
+promoted again. A node of an older version takes it for cut off until it is updated.")]
+pub struct Demote {
+    /// Its name, its id or the beginning of it; this node's own name for this one.
+    pub node: String,
+    /// What it may do: member or leaf.
+    #[arg(long, value_name = "ROLE", value_parser = ["member", "leaf"], default_value = "member")]
+    pub role: String,
+    /// Also where linked nodes of an older version take it for cut off.
+    #[arg(long)]
+    pub with_older: bool,
+}
+
+/// `mgp node drain`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  mgp node drain                           # waits until the calls under way have ended
+  mgp node drain --no-wait
+  mgp node drain --end                     # takes calls again; a start of the kernel does so, too
+
+Others call a replica where there is one. What agents of this node do goes on.")]
+pub struct Drain {
+    /// Take calls again.
+    #[arg(long)]
+    pub end: bool,
+    /// Do not wait for the calls under way.
+    #[arg(long, conflicts_with = "end")]
+    pub no_wait: bool,
+}
+
+/// `mgp node forget`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  mgp node forget desk                     # every row of a desk that left or was cut off
+  mgp node forget --all
+
+Only the list of this node is shorter: that they are out stays known, and counts.")]
+pub struct Forget {
+    /// Its name, its words, its id or the beginning of it.
+    #[arg(value_name = "NODE", required_unless_present = "all")]
+    pub node: Option<String>,
+    /// All that left or were cut off.
+    #[arg(long, conflicts_with = "node")]
+    pub all: bool,
 }
 
 /// `mgp node leave`.

@@ -42,6 +42,23 @@ pub enum LogLineFormat {
     Json,
 }
 
+/// `mgp accept`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+A file that is missing or shorter than it was is reported at the start of the kernel, and what it decided stays
+closed. Put a copy of the file back if there is one. This command is for when there is none: the kernel takes the
+file as it is from its next start on, and records that in the audit log.
+
+Examples:
+  mgp down
+  mgp accept shares.json
+  mgp accept cluster/logs/logs")]
+pub struct Accept {
+    /// The file, by its name in the data folder.
+    #[arg(value_name = "FILE")]
+    pub file: String,
+}
+
 /// `mgp stdio`.
 #[derive(Debug, Args)]
 #[command(after_help = "\

@@ -9,7 +9,7 @@ use mgp_protocol::mgp::access::{
 use mgp_protocol::mgp::names::{Meant, Read};
 use serde_json::{Value, json};
 
-use super::nodes::confirmed;
+use super::nodes::{confirmed, reached};
 use crate::cli::args::{self, About};
 use crate::cli::client::{CliContext, KernelClient, names, read};
 use crate::cli::failure::Failure;
@@ -134,7 +134,11 @@ pub(super) fn grant(context: &CliContext, grant: &args::Grant) -> Result<(), Fai
     let until = until.map(|end| format!(" until {end}")).unwrap_or_default();
     let (agent, place) = (&rule.called, rule.place());
     context.show(&answer, |granted: Granted| {
-        let told = granted.confirmed.as_ref().map(confirmed);
+        let told = granted.confirmed.as_ref();
+        let told = told.map(match grant.deny {
+            true => confirmed,
+            false => reached,
+        });
         let (id, told) = (granted.grant_id, told.unwrap_or_default());
         say(plain(&format!(
             "{agent} {verb} {place}{until} ({id}){told}"
@@ -198,9 +202,10 @@ fn listed(entries: &[Entry]) -> String {
     let mut table = table(&["AGENT", "WHAT", "PERMISSION", "UNTIL", "BY", "BECAUSE"]);
     for entry in entries {
         let place = names::place(&entry.server_id, entry.tool_name.as_deref());
-        let permission = match entry.permission {
-            Permission::Allow => "allow",
-            Permission::Deny => "deny",
+        let permission = match (entry.permission, &entry.conflict) {
+            (Permission::Allow, Some(_)) => "closed",
+            (Permission::Allow, None) => "allow",
+            (Permission::Deny, _) => "deny",
         };
         let because = entry.justification.as_deref().unwrap_or_default();
         table.add_row(vec![
@@ -212,7 +217,19 @@ fn listed(entries: &[Entry]) -> String {
             one_line(because, WIDTH),
         ]);
     }
-    table.trim_fmt()
+    let closed = entries.iter().filter_map(conflict);
+    let closed: String = closed.map(|line| format!("\n{line}")).collect();
+    match closed.is_empty() {
+        true => table.trim_fmt(),
+        false => format!("{}\n{closed}", table.trim_fmt()),
+    }
+}
+
+/// Which revoke closes an entry, where one does.
+fn conflict(entry: &Entry) -> Option<String> {
+    let why = entry.conflict.as_ref()?;
+    let place = names::place(&entry.server_id, entry.tool_name.as_deref());
+    Some(plain(&format!("{} for {place}: {why}", entry.agent_id)))
 }
 
 pub(super) fn explain(context: &CliContext, explain: &args::Explain) -> Result<(), Failure> {

@@ -10,6 +10,7 @@ use std::time::Duration;
 use mgp_engine::store::audit::chain::Head;
 use mgp_engine::store::audit::record::RecordDigest;
 use mgp_engine::store::audit::verify::LogFault;
+use mgp_engine::timestamps::parse_rfc3339;
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::audit::{Acknowledge, Acknowledged, Last, LastRecord, Replay, Replayed};
 use mgp_protocol::mgp::kernel::{KernelStatus, Status};
@@ -74,6 +75,26 @@ async fn replayed(client: &mut KernelClient, since: u64) -> Result<Replayed, Fai
     };
     let answer = client.request(Replay::METHOD, &params, &mut ()).await?;
     read(&answer)
+}
+
+/// The latest time in the last records of the kernel that runs, in milliseconds since 1970. Records written after the clock
+/// was set back are dated earlier than those before.
+pub(super) fn newest_record_ms(context: &CliContext) -> Result<Option<u64>, Failure> {
+    /// Records that are looked at.
+    const LAST: u64 = 500;
+    #[derive(serde::Deserialize)]
+    struct Dated {
+        timestamp: String,
+    }
+    context.with_kernel(async |client| {
+        let end = replayed(client, u64::MAX).await?.next_seq;
+        let part = replayed(client, end.saturating_sub(LAST)).await?;
+        let dates = part.events.iter().filter_map(|event| {
+            let dated: Dated = serde_json::from_str(event.get()).ok()?;
+            parse_rfc3339(&dated.timestamp)
+        });
+        Ok(dates.max())
+    })
 }
 
 fn acknowledge(context: &CliContext, asked: args::Acknowledge) -> Result<(), Failure> {

@@ -5,11 +5,12 @@ mod join;
 mod keys;
 mod lan;
 mod list;
+mod revoke;
+mod upkeep;
 
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::kernel::nodes::{
-    Answered, Approve, Confirmations, Id, Identity, Leave, Left, Node, Refuse, Rename, Revoke,
-    Revoked,
+    Answered, Approve, Confirmations, Id, Identity, Leave, Left, Node, Refuse, Rename,
 };
 use serde::Serialize;
 use serde_json::json;
@@ -31,8 +32,12 @@ pub(super) fn run(context: &CliContext, typed: Nodes) -> Result<(), Failure> {
         Nodes::Approve(typed) => approve(context, typed),
         Nodes::Refuse(typed) => refuse(context, typed),
         Nodes::List => list::nodes(context),
-        Nodes::Revoke(typed) => revoke(context, typed.node),
+        Nodes::Revoke(typed) => revoke::revoke(context, typed),
         Nodes::Rename(typed) => rename(context, typed),
+        Nodes::Promote(typed) => upkeep::promote(context, typed),
+        Nodes::Demote(typed) => upkeep::demote(context, typed),
+        Nodes::Drain(typed) => upkeep::drain(context, &typed),
+        Nodes::Forget(typed) => upkeep::forget(context, typed),
         Nodes::Leave(typed) => leave(context, &typed),
         Nodes::Rekey(typed) => keys::rekey(context, typed),
         Nodes::Tickets => invite::tickets(context),
@@ -110,15 +115,6 @@ fn refuse(context: &CliContext, typed: args::TurnAway) -> Result<(), Failure> {
     })
 }
 
-fn revoke(context: &CliContext, node: String) -> Result<(), Failure> {
-    let params = Revoke { node };
-    let answer = ask(context, Revoke::METHOD, &params, "telling the others")?;
-    context.show(&answer, |revoked: Revoked| {
-        let told = confirmed(&revoked.confirmed);
-        say(plain(&format!("{} is cut off{told}", revoked.name)))
-    })
-}
-
 fn rename(context: &CliContext, typed: args::Rename) -> Result<(), Failure> {
     let params = Rename {
         node: typed.node,
@@ -150,28 +146,64 @@ fn leave(context: &CliContext, typed: &args::Leave) -> Result<(), Failure> {
     })
 }
 
-/// `: 3/3 in 180 ms`, or `: 2/3; nas unreachable, stops by itself in 30 s or less`; nothing where nobody
-/// else has to know.
-pub(super) fn confirmed(by: &Confirmations) -> String {
+/// `: 3/3 in 180 ms`, or `: 2/3; nas unreachable`, of something that gives; nothing where nobody else has to know.
+pub(super) fn reached(by: &Confirmations) -> String {
     let Confirmations {
         nodes,
         of,
         after_ms,
         missing,
-        lapses_secs,
+        ..
     } = by;
-    if *of == 0 {
-        return String::new();
+    match missing.is_empty() {
+        _ if *of == 0 => String::new(),
+        true => format!(": {nodes}/{of} in {}", time(*after_ms)),
+        false => format!(": {nodes}/{of}; {} unreachable", missing.join(", ")),
     }
-    if missing.is_empty() {
-        return format!(": {nodes}/{of} in {}", time(*after_ms));
+}
+
+/// The same of something that takes away: `: 2/3; nas unreachable, stops by itself in 30 s or less`.
+pub(super) fn confirmed(by: &Confirmations) -> String {
+    let reached = reached(by);
+    if by.missing.is_empty() || by.of == 0 {
+        return reached;
     }
-    let missing = missing.join(", ");
-    format!(": {nodes}/{of}; {missing} unreachable, stops by itself in {lapses_secs} s or less")
+    if let Some(secs) = by.lapses_secs {
+        return format!("{reached}, stops by itself in {secs} s or less");
+    }
+    let (bounded, others): (Vec<_>, Vec<_>) = by.bounds.iter().partition(|it| it.secs.is_some());
+    let (unknown, unbounded): (Vec<_>, Vec<_>) =
+        others.into_iter().partition(|it| it.lease_unknown);
+    let secs = bounded.iter().filter_map(|it| it.secs).max();
+    let secs = secs.unwrap_or_default();
+    let (who, they) = match unbounded[..] {
+        [one] => (one.node.as_str(), "it is"),
+        _ => ("they", "they are"),
+    };
+    let groups = [
+        (
+            &unbounded,
+            format!("not bounded: {who} may go on allowing until {they} reached"),
+        ),
+        (&bounded, format!("stops by itself in {secs} s or less")),
+        (
+            &unknown,
+            "stops by itself after its own lease, which is not known: an older version runs there"
+                .to_owned(),
+        ),
+    ];
+    let groups = groups.into_iter().filter(|(nodes, _)| !nodes.is_empty());
+    let said = groups.map(|(nodes, end)| {
+        let names: Vec<&str> = nodes.iter().map(|it| it.node.as_str()).collect();
+        format!("; {} unreachable, {end}", names.join(", "))
+    });
+    format!(": {}/{}{}", by.nodes, by.of, said.collect::<String>())
 }
 
 #[cfg(test)]
 mod tests {
+    use mgp_protocol::mgp::kernel::nodes::RevokeBound;
+
     use super::*;
 
     /// FED-037.
@@ -185,10 +217,48 @@ mod tests {
         assert_eq!(confirmed(&by), ": 3/3 in 180 ms");
         by.nodes = 2;
         by.missing = vec!["nas".into()];
-        by.lapses_secs = 30;
+        by.lapses_secs = Some(30);
         assert_eq!(
             confirmed(&by),
             ": 2/3; nas unreachable, stops by itself in 30 s or less"
+        );
+        assert_eq!(reached(&by), ": 2/3; nas unreachable");
+    }
+
+    /// FED-038.
+    #[test]
+    fn who_may_go_on_allowing_is_named() {
+        let bound = |node: &str, secs, lease_unknown| RevokeBound {
+            node: node.into(),
+            secs,
+            lease_unknown,
+        };
+        let by = Confirmations {
+            nodes: 1,
+            of: 4,
+            missing: ["nas", "den", "attic"].map(str::to_owned).into(),
+            bounds: vec![
+                bound("nas", None, false),
+                bound("den", Some(84), false),
+                bound("attic", None, true),
+            ],
+            ..Confirmations::default()
+        };
+        assert_eq!(
+            confirmed(&by),
+            ": 1/4; nas unreachable, not bounded: nas may go on allowing until it is reached; den unreachable, stops \
+             by itself in 84 s or less; attic unreachable, stops by itself after its own lease, which is not known: \
+             an older version runs there"
+        );
+        let by = Confirmations {
+            of: 2,
+            missing: ["nas", "den"].map(str::to_owned).into(),
+            bounds: vec![bound("nas", None, false), bound("den", None, false)],
+            ..Confirmations::default()
+        };
+        assert_eq!(
+            confirmed(&by),
+            ": 0/2; nas, den unreachable, not bounded: they may go on allowing until they are reached"
         );
     }
 }

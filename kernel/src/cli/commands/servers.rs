@@ -23,8 +23,9 @@ use serde_json::json;
 
 use crate::cli::args::{Add, Restarted, Servers};
 use crate::cli::client::{CliContext, ProgressLine, read};
+use crate::cli::commands::tools::away::hidden;
 use crate::cli::failure::Failure;
-use crate::cli::print::say;
+use crate::cli::print::{report, say};
 use crate::cli::words::plain;
 use starting::{StartMode, watch};
 use state::{CONNECTED, STOPPED, tell};
@@ -58,8 +59,21 @@ fn is_of_registry(typed: &Add) -> bool {
 }
 
 fn list(context: &CliContext) -> Result<(), Failure> {
-    let answer = context.ask(List::METHOD, &json!({}), "asking the kernel")?;
+    let (answer, hidden) = context.with_kernel(async |client| {
+        let doing = "asking the kernel";
+        let answer = client.ask(List::METHOD, &json!({}), doing).await?;
+        let ListedServers { servers } = read(&answer)?;
+        let listed: Vec<String> = servers.into_iter().map(|server| server.id).collect();
+        let hidden = hidden(client, &listed).await?;
+        Ok((answer, hidden))
+    })?;
     context.show(&answer, |ListedServers { servers }| {
+        for line in &hidden {
+            report(plain(line));
+        }
+        if servers.is_empty() && !hidden.is_empty() {
+            return say("no servers of this node");
+        }
         if servers.is_empty() {
             return say("no servers yet: `mgp servers add --help` shows how to add one");
         }

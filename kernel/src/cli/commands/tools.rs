@@ -1,7 +1,7 @@
 //! `mgp tools list`, and the way to the other commands about tools.
 
 pub(super) mod arguments;
-mod away;
+pub(super) mod away;
 mod call;
 mod curl;
 mod find;
@@ -23,7 +23,7 @@ use self::away::AwayNode;
 use crate::cli::args::{ListTools, Tools};
 use crate::cli::client::{CliContext, ConnectOptions, KernelClient, names, pages, read};
 use crate::cli::failure::Failure;
-use crate::cli::print::{say, table};
+use crate::cli::print::{report, say, table};
 use crate::cli::words::{one_line, plain};
 
 /// Answer of `mgp/names/list`.
@@ -56,7 +56,7 @@ pub(super) fn run(context: &CliContext, typed: &Tools) -> Result<(), Failure> {
 
 fn list(context: &CliContext, typed: &ListTools) -> Result<(), Failure> {
     let server = typed.server.as_deref();
-    let (agent, names, away) = context.with_kernel(async |client| {
+    let (agent, names, away, hidden) = context.with_kernel(async |client| {
         if let Some(server) = server {
             names::server(client, server).await?;
         }
@@ -64,9 +64,14 @@ fn list(context: &CliContext, typed: &ListTools) -> Result<(), Failure> {
             Some(agent) => names::agent(client, agent).await?,
             None => None,
         };
-        let names = canonical_names(client, server).await?;
+        let names = canonical_names(client, server, agent.clone()).await?;
         let away = away::nodes(client, &names).await?;
-        Ok((agent, names, away))
+        let listed: Vec<String> = names.values().map(|tool| tool.server_id.clone()).collect();
+        let hidden = match server {
+            None => away::hidden(client, &listed).await?,
+            Some(_) => Vec::new(),
+        };
+        Ok((agent, names, away, hidden))
     })?;
     let opening = ConnectOptions {
         door: (server.is_some() || agent.is_some()).then(|| door::Open {
@@ -77,9 +82,18 @@ fn list(context: &CliContext, typed: &ListTools) -> Result<(), Failure> {
         }),
         ..ConnectOptions::default()
     };
-    let tools = context.with_kernel_at(opening, all)?;
+    let mut tools = context.with_kernel_at(opening, all)?;
+    // Another node decides by the grants of the cluster, whatever is shown here.
+    let is_granted = |tool: &ListedTool| {
+        let named = names.get(&tool.name);
+        named.is_none_or(|named| named.granted != Some(false))
+    };
+    tools.retain(|tool| read(tool).is_ok_and(|tool| is_granted(&tool)));
     if context.json {
         return say(json!({ "tools": tools, "away": away }));
+    }
+    for line in hidden {
+        report(plain(&line));
     }
     match (tools.is_empty(), agent) {
         (true, None) => say("no tools: `mgp servers list` shows which servers are connected"),
@@ -100,8 +114,11 @@ async fn all(client: &mut KernelClient) -> Result<Vec<Box<RawValue>>, Failure> {
 async fn canonical_names(
     client: &mut KernelClient,
     server: Option<&str>,
+    agent: Option<String>,
 ) -> Result<HashMap<String, Named>, Failure> {
-    let answer = client.request(List::METHOD, &json!({}), &mut ()).await?;
+    let answer = client
+        .request(List::METHOD, &List { agent }, &mut ())
+        .await?;
     let tools = read::<ListedNames>(&answer)?.tools.into_iter();
     Ok(match server {
         None => tools.map(|named| (named.shown.clone(), named)).collect(),

@@ -18,7 +18,34 @@ use crate::cli::print::{report, say};
 use crate::config::named_secrets::KernelLookup;
 use crate::config::{self, LogFormat};
 use crate::demo;
-use crate::kernel::{self, OpenDoors, UpOptions};
+use crate::kernel::{self, OpenDoors, UpOptions, witnessed};
+
+/// Accepts a file of the data folder as it is.
+pub(super) fn accept(context: &CliContext, typed: &args::Accept) -> Result<(), Failure> {
+    let loaded = config::load(&context.look_up, &|_| None, None);
+    let loaded = loaded.map_err(|e| Failure::Other(e.to_string()))?;
+    let data_dir = context.data_dir(&loaded.kernel)?;
+    let file = &*typed.file;
+    if !data_dir.is_dir() {
+        let data_dir = data_dir.display();
+        return Err(Failure::Other(format!(
+            "{data_dir} is no data folder; name it with --data-dir"
+        )));
+    }
+    let _lock = kernel::lock::take(&data_dir).map_err(Failure::Other)?;
+    let accepted = witnessed::accept(&data_dir, file).map_err(Failure::Other)?;
+    if context.json {
+        return say(json!({"file": file, "accepted": accepted}));
+    }
+    match accepted {
+        true => say(format_args!(
+            "{file} is accepted as it is; `mgp up` starts the kernel"
+        )),
+        false => say(format_args!(
+            "{file} has no witness: nothing is to be accepted"
+        )),
+    }
+}
 
 /// Runs the kernel in the foreground.
 pub(super) fn here(context: &CliContext, typed: &args::Up) -> Result<(), Failure> {

@@ -28,6 +28,8 @@ pub struct ClusterConfig {
     pub peers: Vec<String>,
     /// How long what agents of other nodes may do here outlasts the word of who could deny it.
     pub lease: Duration,
+    /// Whether packets are passed on between nodes that have no link to each other.
+    pub relay: bool,
 }
 
 impl Default for ClusterConfig {
@@ -38,6 +40,7 @@ impl Default for ClusterConfig {
             advertise: Vec::new(),
             peers: Vec::new(),
             lease: Duration::from_secs(30),
+            relay: true,
         }
     }
 }
@@ -79,6 +82,7 @@ impl ClusterConfig {
         );
         addresses(&mut section, "peers", PEERS_MAX, &mut self.peers);
         section.secs("lease_secs", 10..=300, &mut self.lease);
+        section.flag("relay", &mut self.relay);
         section.finish();
     }
 }

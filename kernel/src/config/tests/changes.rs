@@ -137,6 +137,7 @@ listen = "[::]:7332" #> "[::]:7333" waits
 advertise = [] #> ["nas.lan:7332"] waits
 peers = [] #> ["desk.lan:7332"] waits
 lease_secs = 30 #> 31 waits
+relay = true #> false waits
 [discovery]
 embedding = "off" #> "builtin" waits
 exposure = "all" #> "pinned" waits

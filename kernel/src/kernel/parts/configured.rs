@@ -30,6 +30,7 @@ use mgp_servers::login::{LoginPlace, Logins};
 use mgp_servers::sandbox::Sandboxes;
 use mgp_servers::server::{Connector, ResourceFigures, ServerTable, Starts};
 use mgp_store::audit::AuditHandle;
+use mgp_store::witnesses::Witnesses;
 use mgp_sync::Snapshot;
 use mgp_tools::catalog::Shown;
 use mgp_tools::registrar::Background;
@@ -233,15 +234,16 @@ pub(super) fn finder(
 pub(super) fn needs<'a>(
     options: &'a UpOptions,
     key: NodeKey,
+    witnesses: Witnesses,
     connector: &'a Connector,
     servers: &Arc<ServerTable>,
-    access: &AccessHandle,
-    audit: &AuditHandle,
+    (access, audit): (&AccessHandle, &AuditHandle),
 ) -> ClusterNeeds<'a> {
     ClusterNeeds {
         key,
         config: &options.loaded.kernel.cluster,
         data_dir: options.data_dir.clone(),
+        witnesses,
         connector,
         names: Arc::new(Snapshot::new(NamedNodes::default())),
         servers: servers.clone(),

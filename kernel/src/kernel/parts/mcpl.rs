@@ -50,6 +50,7 @@ impl McplParts {
         let scopes = ScopeKeeper::new(
             kept.scopes,
             kept.folder.join("scopes.json"),
+            kept.scopes_witness,
             approvals.clone(),
         );
         let host = McplHost::new(kept.sets, scopes, audit.clone());

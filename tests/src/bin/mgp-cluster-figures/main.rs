@@ -8,9 +8,14 @@ mod announcement;
 mod calls;
 mod crowd;
 mod deaths;
+mod graceful_stop;
 mod isolation;
 mod node;
+mod owner_restart;
 mod partitions;
+mod questions;
+mod regrants;
+mod relay;
 mod rough_ways;
 mod standing;
 mod steadiness;
@@ -36,14 +41,19 @@ const SKIPPED: u8 = 77;
 const LONGEST: Duration = Duration::from_secs(15 * 60);
 
 /// The parts, in the order in which they run.
-const PARTS: [&str; 8] = [
+const PARTS: &[&str] = &[
     "standing",
     "deaths",
     "partitions",
+    "graceful-stop",
+    "regrant",
+    "elicitation",
     "rough",
     "steady",
+    "relay",
     "crowd",
     "calls",
+    "owner-restart",
     "lan",
 ];
 
@@ -51,8 +61,7 @@ const PARTS: [&str; 8] = [
 #[derive(Debug, Parser)]
 #[command(about = "What a cluster of real kernels takes, beside what it may take")]
 struct Options {
-    /// The parts to measure: standing, deaths, partitions, rough, steady, crowd, calls, lan; all of them when none
-    /// is named.
+    /// The parts to measure; all of them when none is named.
     #[arg(value_parser = clap::builder::PossibleValuesParser::new(PARTS))]
     parts: Vec<String>,
     /// A tenth of the rounds, and eight nodes in the place of 32.
@@ -145,7 +154,7 @@ async fn measure(options: &Options) -> (Report, Vec<&'static str>) {
         tables: Vec::new(),
     };
     let mut broken = Vec::new();
-    for part in PARTS.into_iter().filter(|part| options.wants(part)) {
+    for part in PARTS.iter().copied().filter(|part| options.wants(part)) {
         let begun = Instant::now();
         eprintln!("== {part}");
         let measured = AssertUnwindSafe(part_of(part, options)).catch_unwind();
@@ -173,10 +182,15 @@ async fn part_of(part: &str, options: &Options) -> Table {
         "standing" => Box::pin(standing::table(options)).await,
         "deaths" => Box::pin(deaths::table(options)).await,
         "partitions" => Box::pin(partitions::table(options)).await,
+        "graceful-stop" => Box::pin(graceful_stop::table(options)).await,
+        "regrant" => Box::pin(regrants::table(options)).await,
+        "elicitation" => Box::pin(questions::table(options)).await,
         "rough" => Box::pin(rough_ways::table(options)).await,
         "steady" => Box::pin(steadiness::table(options)).await,
+        "relay" => Box::pin(relay::table(options)).await,
         "crowd" => Box::pin(crowd::table(options)).await,
         "calls" => Box::pin(calls::table(options)).await,
+        "owner-restart" => Box::pin(owner_restart::table(options)).await,
         _ => Box::pin(announcement::table()).await,
     }
 }

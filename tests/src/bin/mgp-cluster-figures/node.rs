@@ -25,7 +25,7 @@ pub(crate) struct Node {
     behind: Vec<String>,
 }
 
-/// A node that lost its power: what is on its disk.
+/// A node that lost its power, or was shut down: what is on its disk.
 pub(crate) struct DeadNode {
     name: String,
     folder: TempDir,
@@ -65,6 +65,15 @@ impl Node {
         Instant::now()
     }
 
+    /// Shuts it down gracefully; what is on its disk.
+    pub(crate) async fn shut_down(self) -> DeadNode {
+        DeadNode {
+            name: self.name,
+            folder: self.kernel.end(Signal::SIGTERM, DEADLINE).await,
+            behind: self.behind,
+        }
+    }
+
     /// What an unplugged node leaves.
     pub(crate) async fn gone(self) -> DeadNode {
         DeadNode {
@@ -77,6 +86,24 @@ impl Node {
     /// One more client at its socket.
     pub(crate) async fn agent(&self) -> Agent {
         agent(&self.kernel).await
+    }
+
+    /// The same, with a person whom servers may ask.
+    pub(crate) async fn asking_agent(&self) -> Agent {
+        let mut agent = Agent::over_socket(&self.kernel.socket()).await;
+        let capabilities = r#"{"elicitation":{}}"#;
+        agent.initialize(NEWEST, capabilities).await.result();
+        agent
+    }
+
+    /// What a tool of its own answers.
+    pub(crate) async fn read(&mut self, tool: &str, arguments: Value) -> Value {
+        let params = json!({"name": tool, "arguments": arguments});
+        let answer = self.operator.request("tools/call", params).await;
+        match answer.is_error() {
+            true => Value::Null,
+            false => answer.result(),
+        }
     }
 
     /// Asks the kernel as its operator.
@@ -128,6 +155,16 @@ impl Node {
         !answer.is_error() && answer.result()["isError"] != true
     }
 
+    /// Calls a tool that is refused; gives the words of the refusal, and nothing where it answered.
+    pub(crate) async fn refusal(&mut self, tool: &str, arguments: Value) -> String {
+        let params = json!({"name": tool, "arguments": arguments});
+        let answer = self.operator.request("tools/call", params).await;
+        match answer.is_error() || answer.result()["isError"] == true {
+            true => answer.frame.to_string(),
+            false => String::new(),
+        }
+    }
+
     /// Shares the tool `echo` of a server with the cluster, or no longer.
     pub(crate) async fn share(&mut self, server: &str, shared: bool) {
         let (method, params) = match shared {
@@ -146,7 +183,15 @@ impl Node {
     /// # Panics
     /// When that is not done by the deadline.
     pub(crate) async fn admit(&mut self, guest: &mut Self) {
-        let invite = json!({"approved": true});
+        self.admit_as(guest, "member").await;
+    }
+
+    /// The same, in another role.
+    ///
+    /// # Panics
+    /// When that is not done by the deadline.
+    pub(crate) async fn admit_as(&mut self, guest: &mut Self, role: &str) {
+        let invite = json!({"approved": true, "role": role});
         let invited = self.ask("mgp/kernel/nodes/invite", invite).await;
         let join = json!({"ticket": invited["ticket"]});
         guest.ask("mgp/kernel/nodes/join", join).await;
@@ -161,7 +206,16 @@ impl Node {
 }
 
 impl DeadNode {
-    /// Its power is back.
+    /// Its power is back, and somebody wrote something else into its configuration meanwhile.
+    pub(crate) async fn again_with(self, before: &str, after: &str) -> Node {
+        let file = self.folder.path().join("mgp.toml");
+        let config = std::fs::read_to_string(&file).expect("its disk is whole");
+        assert!(config.contains(before), "{config}");
+        std::fs::write(&file, config.replace(before, after)).expect("its disk is whole");
+        self.again().await
+    }
+
+    /// It starts again.
     pub(crate) async fn again(self) -> Node {
         let file = self.folder.path().join("mgp.toml");
         let config = std::fs::read_to_string(file).expect("its disk is whole");

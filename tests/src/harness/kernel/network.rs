@@ -131,6 +131,17 @@ impl Network {
         self.set(machine, "up");
     }
 
+    /// Machines that are set apart reach those that are not, and not each other.
+    ///
+    /// # Panics
+    /// When `ip` fails.
+    pub fn set_apart(&self, machine: usize, apart: bool) {
+        let (switch, port) = (self.switch(), port(machine));
+        let state = if apart { "on" } else { "off" };
+        let set = ["-n", &switch, "link", "set", &port, "type", "bridge_slave"];
+        ip(&[&set[..], &["isolated", state]].concat()).expect("the network is ours");
+    }
+
     fn set(&self, machine: usize, state: &str) {
         let set = ["-n", &self.switch(), "link", "set", &port(machine), state];
         ip(&set).expect("the network is ours");

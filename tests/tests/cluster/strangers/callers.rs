@@ -27,6 +27,36 @@ async fn an_assertion_is_worth_nothing_anywhere_else() {
     siege.holds("").await;
 }
 
+/// What is granted is a server; the kernel that owns it is no tool of it. Who asks for one of the kernel's tools learns
+/// no more than of a name that nobody has.
+#[tokio::test(flavor = "multi_thread")]
+async fn tools_of_the_owners_kernel_read_like_unknown_ones() {
+    let Some(siege) = Siege::lay("member").await else {
+        return;
+    };
+    siege
+        .nas
+        .mgp_json(&["grant", "local@mallory", "demo"])
+        .await;
+    let (at, key) = (siege.at().await, siege.key());
+    let owner = id(&siege.nas).await;
+    let told = siege
+        .plays("members.kernel_tools", &[&at, &key, &owner])
+        .await;
+    let unknown = &told["unknown"];
+    assert!(
+        unknown.as_str().unwrap().contains("Unknown tool"),
+        "{told:#}"
+    );
+    let all = told.as_object().unwrap();
+    assert!(all.len() > 40, "{told:#}");
+    let other: Vec<_> = all
+        .iter()
+        .filter(|(_, answer)| *answer != unknown)
+        .collect();
+    assert!(other.is_empty(), "{other:#?}");
+}
+
 /// PRJ-006: what is said of others is not believed, and numbers as large as there are break nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn lies_about_others_and_the_largest_numbers_come_to_nothing() {

@@ -36,7 +36,10 @@ async fn a_node_that_is_revoked_amid_a_call_is_out_at_once_and_for_good() {
     let mut attack = Process::start(story, &siege.peers.hostile(story, &args));
     attack.says("that it calls", DEADLINE, begins).await;
     let begun = std::time::Instant::now();
-    siege.nas.mgp_json(&["node", "revoke", "mallory"]).await;
+    siege
+        .nas
+        .mgp_json(&["node", "revoke", "mallory", "-y"])
+        .await;
     let status = attack.end(DEADLINE).await;
     println!("it is out after {:?}", begun.elapsed());
     let told = attack.stdout();

@@ -105,6 +105,26 @@ async fn the_times_of_a_call_are_told_beside_its_answer() {
     assert_eq!(input.times(), Some(times));
 }
 
+/// The answer's frame and the end of its stream come in one packet: asking the peer to stop would cost a packet each way.
+#[tokio::test]
+async fn an_answered_call_does_not_tell_the_peer_to_stop() {
+    let (_a, dialed, mut taken, _b) = linked().await;
+    for _ in 0..50 {
+        let begun = dialed
+            .link
+            .call(header("tools/call"), Bytes::from_static(b"{}"), long())
+            .await;
+        let (mut input, output) = begun.unwrap();
+        drop(output);
+        let called = inbound(&mut taken.inbound).await;
+        let answer = Bytes::from_static(b"{}");
+        called.output.result(answer.clone()).await.unwrap();
+        assert_eq!(soon(input.next()).await, Ok(CallFrame::Result(answer)));
+    }
+    let sent = dialed.link.connection().stats().frame_tx.stop_sending;
+    assert_eq!(sent, 0);
+}
+
 /// A caller that has nothing more to say has still asked.
 #[tokio::test]
 async fn who_only_listens_gets_the_answer() {

@@ -97,7 +97,14 @@ async fn the_hello_of_a_link_that_is_gone_is_not_taken() {
     let (connection, accepted) = tokio::join!(soon(connecting), soon(accepting));
     let (connection, key) = (connection.unwrap(), findings.peer().unwrap().1);
     let held = connection.clone();
-    let mut greeting = Box::pin(dialing.greet(Shaken { connection, key }, true));
+    let mut greeting = Box::pin(dialing.greet(
+        Shaken {
+            connection,
+            key,
+            relay: None,
+        },
+        true,
+    ));
     let opened = tokio::select! {
         linked = &mut greeting => panic!("{linked:?}"),
         opened = accepted.accept_bi() => opened,

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use mgp_protocol::federation::ends::LinkClose;
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
@@ -122,7 +123,7 @@ async fn a_link_that_is_dropped_is_closed_and_gone() {
     soon(a.endpoint.closed()).await;
     soon(b.endpoint.closed()).await;
     assert_eq!((a.endpoint.connections(), b.endpoint.connections()), (0, 0));
-    b.endpoint.close();
+    b.endpoint.close(LinkClose::Done);
     soon(b.accepting).await.unwrap();
 }
 

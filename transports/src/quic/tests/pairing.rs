@@ -43,8 +43,8 @@ async fn a_ticket_makes_no_link_and_no_pairing_goes_without() {
     assert!(matches!(refused.await, Err(NoLink::NotTaken(_))));
     let _ticket = b.endpoint.open_pairing();
     let refused = soon(a.endpoint.dial(b.id, &b.at)).await.unwrap_err();
-    let lost = matches!(refused, NoLink::NotTaken(StreamFailure::LinkLost(_)));
-    assert!(lost, "{refused}");
+    let not_pinned = StreamFailure::LinkClosed(LinkClose::NotPinned);
+    assert_eq!(refused, NoLink::NotTaken(not_pinned));
     assert!(b.accepted.try_recv().is_err());
     assert_eq!(b.endpoint.links(), 0);
 }

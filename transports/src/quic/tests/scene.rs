@@ -95,6 +95,11 @@ impl Node {
     }
 
     pub(super) fn with(signer: Arc<dyn NodeSigner>, hello: Hello) -> Self {
+        Self::with_relay(signer, hello, true)
+    }
+
+    /// One that passes packets on, or does not.
+    pub(super) fn with_relay(signer: Arc<dyn NodeSigner>, hello: Hello, relay: bool) -> Self {
         let identity = NodeIdentity::new(signer).unwrap();
         let id = identity.id();
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -104,6 +109,7 @@ impl Node {
             identity,
             greeting: Arc::new(move || hello.clone()),
             memory: Arc::clone(&memory),
+            relay,
         };
         let (endpoint, mut acceptor) = LinkEndpoint::new(socket, config).unwrap();
         let (taken, accepted) = mpsc::unbounded_channel();
@@ -168,6 +174,7 @@ pub(super) fn header(method: &str) -> CallHeader {
         trace: "trace-1".to_owned(),
         assertion: Some(AssertionId([2; 16])),
         signed: None,
+        has_session: false,
         hops: 1,
         left_ms: 1,
     }

@@ -62,10 +62,10 @@ impl Exposing {
     }
 
     /// What is set for this caller; `None` where it depends on the number of tools. The operator's lists are
-    /// complete, and so is a view of one server that was asked for by its name.
+    /// complete, those for other nodes, which choose what their agents are shown, and so is a view of one server that was asked for by its name.
     pub(crate) fn set(&self, caller: &Caller) -> Option<Exposure> {
         match &caller.view {
-            _ if caller.operator => Some(Exposure::All),
+            _ if caller.operator || caller.agent.is_foreign() => Some(Exposure::All),
             CatalogView::All | CatalogView::Set(_) => self.of(&caller.agent).exposure,
             CatalogView::One(server) => *self.doors.get(server).unwrap_or(&Some(Exposure::All)),
         }

@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 use mgp_engine::calls::outcome::OUTCOME;
 use mgp_engine::cluster::routes::{CallAttempts, CallChoice, TryFailure};
 use mgp_engine::tools::catalog::CatalogTool;
+use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_protocol::mgp::audit::{EventType, Outcome as Ending, Target};
 use mgp_protocol::refusal::Refusal;
 use serde_json::json;
@@ -13,7 +14,7 @@ use serde_json::json;
 use super::{WantedCall, call_at};
 use crate::Context;
 use crate::audit::CallFacts;
-use crate::replicas::{place, places};
+use crate::replicas::{CallerHomes, place, places};
 use mgp_callers::request::{Outcome, Request};
 use mgp_store::audit::{by_agent, by_operator, event};
 
@@ -28,9 +29,13 @@ pub(super) async fn call(
     named: &Arc<CatalogTool>,
 ) -> Outcome {
     let (agent, who) = (&request.caller.agent, request.caller.identity());
-    if let Some(server) = cx.homes.asked(agent, wanted.params)
-        && let Some(tool) = place(cx, named, &server)
-    {
+    if let Some(server) = round_place(cx, agent, wanted.params, named)? {
+        // Its place may be gone, and no other one takes it: the call was made there.
+        let Some(tool) = place(cx, named, &server) else {
+            facts.is_of(named);
+            let reason = "it asked what this answers, and is not there any more".into();
+            return Err(Refusal::Lost { server, reason });
+        };
         facts.goes_to(&tool, &CallChoice::of_round(server));
         let answer = call_at(cx, request, facts, admitted, wanted, &tool, false).await?;
         cx.homes.asks(agent, &tool.server, &answer);
@@ -65,6 +70,32 @@ pub(super) async fn call(
         let idempotent = tool.requirements.idempotent;
         let failure = attempts.failed(&refusal, idempotent, &candidates, home.as_ref())?;
         tell_of(cx, request, tool, failure, &refusal);
+    }
+}
+
+/// The place that the call goes on at, where it answers a question: the one that asked, or the only one there is.
+///
+/// # Errors
+/// It is not known any more which of several that was.
+fn round_place(
+    cx: &Context,
+    agent: &AgentId,
+    params: &str,
+    named: &CatalogTool,
+) -> Result<Option<ServerId>, Refusal> {
+    if !CallerHomes::is_continuation(params) {
+        return Ok(None);
+    }
+    if let Some(server) = cx.homes.asked(agent, params) {
+        return Ok(Some(server));
+    }
+    let shown = cx.shown.load();
+    match shown.catalog.replicas(named) {
+        [] => Ok(None),
+        [only] => Ok(Some(only.server.clone())),
+        _ => Err(Refusal::Expired(
+            "which of several servers asked is not known any more".into(),
+        )),
     }
 }
 

@@ -8,7 +8,6 @@ use mgp_engine::calls::outcome::{self, IdempotentTries};
 use mgp_engine::calls::retries::{Retries, RetryDecision};
 use mgp_engine::tools::catalog::CatalogView;
 use mgp_protocol::mgp::audit::{EventType, Outcome as Ending, Target};
-use mgp_protocol::mgp::tools::meta::MetaTool;
 use mgp_protocol::refusal::Refusal;
 use mgp_protocol::refusal::mgp::PeerError;
 use mgp_protocol::splice::{Splice, quoted};
@@ -16,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::Context;
 use crate::mcp::tools;
-use crate::mgp::kernel_tool::KernelTool;
+use crate::mgp::kernel_tool::{self, KernelTool};
 use mgp_callers::request::{Outcome, Request};
 use mgp_runtime::randomness;
 use mgp_runtime::time::moment;
@@ -161,8 +160,8 @@ fn fallback(
     };
     let tool = cx.tool(view, &name)?;
     // A server must not redirect a call to one of the kernel's own tools.
-    let own =
-        MetaTool::named(&name).is_some() || KernelTool::named(cx, &request.caller, &name).is_some();
+    let own = kernel_tool::meta_tool(&request.caller, &name).is_some()
+        || KernelTool::named(cx, &request.caller, &name).is_some();
     if own || tool.server != *upstream.id() || !request.exchange.falls_back() {
         return None;
     }

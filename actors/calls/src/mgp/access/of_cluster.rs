@@ -2,9 +2,10 @@
 
 use mgp_cluster::replication::{AskedBy, ClusterRecords};
 use mgp_engine::policy::access;
-use mgp_engine::policy::grants::{GrantChange, GrantResource, LogChange, Subject};
+use mgp_engine::policy::grants::{GrantChange, LogChange};
+use mgp_engine::replication::rules;
 use mgp_protocol::ids::{AgentId, NodeId, NodeServer, ServerId};
-use mgp_protocol::mgp::access::{Entry, Explanation, Grant, List, Revoke, Source};
+use mgp_protocol::mgp::access::{Entry, Explanation, Grant, List, Revoke};
 use mgp_protocol::mgp::kernel::nodes::Confirmations;
 use mgp_protocol::refusal::Refusal;
 
@@ -13,8 +14,7 @@ use crate::Context;
 use crate::confirmations::confirmations;
 
 /// Said of a revocation that counts here already.
-const OWED: &str =
-    "it counts here; other nodes hear of it once one of them has confirmed this node's log";
+const OWED: &str = "it counts here; other nodes hear of it once one of them has confirmed this node's log, and may go on allowing until then";
 
 /// What was decided.
 pub(super) struct DecidedInCluster {
@@ -122,9 +122,7 @@ fn shown(cx: &Context, agent: &str) -> String {
 }
 
 fn name_of(cx: &Context, node: NodeId) -> String {
-    let names = cx.name_sources.nodes.others();
-    let name = names.of(node).map(ToString::to_string);
-    name.unwrap_or_else(|| node.short())
+    cx.name_sources.nodes.name(node)
 }
 
 /// What is decided on an agent of another node here, or will be on one of this node there.
@@ -173,22 +171,10 @@ async fn there(
     let name = name_of(cx, on.node);
     let look = move |records: Option<&ClusterRecords<'_>>| {
         let records = records?;
-        let here = records.replica.logs().here();
-        let subject = Subject::Agent(here.agent(agent));
-        let of_tool = tool.map(|tool| GrantResource::Tool(on.clone(), tool));
-        let levels = [
-            (Source::ToolGrant, of_tool),
-            (Source::ServerGrant, Some(GrantResource::Server(on))),
-        ];
-        let levels = levels.into_iter().filter_map(|(source, resource)| {
-            let resource = resource?;
-            let found = records.replica.logs().grants().of(&subject);
-            let found = found.filter(|granted| granted.grant.resource == resource);
-            let judged = |granted| (granted, records.replica.force(granted, records.now_ms));
-            let found = found.map(judged).collect();
-            Some((source, resource, found))
-        });
-        Some(access::explain_foreign(levels, None).considered)
+        let (replica, now_ms) = (records.replica, records.now_ms);
+        let caller = replica.logs().here().agent(agent);
+        let explained = rules::explain_elsewhere(replica, &caller, &on, tool.as_deref(), now_ms);
+        Some(explained.considered)
     };
     let found = cx.replication.look(look).await?.unwrap_or_default();
     let decides = format!("{name} decides, by the grants of the cluster:");

@@ -58,8 +58,10 @@ pub async fn play(cx: &Context, logins: &Logins, request: &Request) -> Outcome {
             let result = masks.json(&String::from_utf8_lossy(&result));
             format!(r#"{{"result":{result}}}"#)
         }
-        Err(Refusal::Peer(error)) => format!(r#"{{"error":{}}}"#, masks.json(error.get())),
-        Err(refusal) => return Err(refusal),
+        Err(refusal) => match refusal.relayed_error() {
+            Some(error) => format!(r#"{{"error":{}}}"#, masks.json(error)),
+            None => return Err(refusal),
+        },
     };
     Ok(answer.into())
 }

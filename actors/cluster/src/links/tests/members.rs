@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use mgp_protocol::federation::control::Control;
+use mgp_protocol::federation::ends::LinkClose;
 use mgp_protocol::federation::hello::LifeId;
 use mgp_protocol::federation::logs::{HeldReason, LogNonce, LogsHeld};
 use mgp_protocol::federation::tool_index::{IndexDigest, IndexRoot};
@@ -38,7 +39,7 @@ async fn two_nodes_link_and_what_is_told_arrives() {
             let status = a.links.status().await.unwrap();
             let linked = status[0].linked.unwrap();
             if status[0].present && linked.clock.is_some() {
-                assert_eq!(linked.address, b.at);
+                assert_eq!((linked.address, linked.relay), (Some(b.at), None));
                 assert_eq!(status[0].trouble, None);
                 assert!(linked.loss.sent > 0);
                 return;
@@ -59,6 +60,7 @@ async fn what_nobody_has_heeded_waits_at_its_link() {
             reason: HeldReason::Ask,
             life: LifeId([1; 16]),
             nonce: Some(LogNonce([u8::try_from(nonce).unwrap(); 16])),
+            lease_ms: None,
             heads: Vec::new(),
         });
         a.links.tell(b.key.node(), asked).unwrap();
@@ -135,7 +137,7 @@ async fn a_node_that_is_gone_is_missed_by_link_and_by_membership() {
     let node = b.key.node();
     let present = |event| matches!(event, LinksEvent::Present(_)).then_some(());
     a.event(present).await;
-    b.links.close().await.unwrap();
+    b.links.close(LinkClose::Done).await.unwrap();
     let missing = |event| match event {
         LinksEvent::Missing(node) => Some(node),
         LinksEvent::Up(_)

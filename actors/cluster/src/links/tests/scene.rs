@@ -72,6 +72,16 @@ impl LinkNode {
     }
 
     pub(crate) async fn with(key: &NodeKey, listen: SocketAddr, life: u8) -> Self {
+        Self::with_relay(key, listen, life, true).await
+    }
+
+    /// One that passes packets on for others, or does not.
+    pub(crate) async fn with_relay(
+        key: &NodeKey,
+        listen: SocketAddr,
+        life: u8,
+        relay: bool,
+    ) -> Self {
         let (sent, events) = mpsc::unbounded_channel();
         let start = LinksStart {
             key: key.clone(),
@@ -86,6 +96,7 @@ impl LinkNode {
                 drain: Duration::from_millis(300),
                 reopen: Duration::from_millis(50),
             },
+            relay,
         };
         let (links, cell) = LinksActor::start(start).await.unwrap();
         let at = soon(links.open(listen)).await.unwrap();
@@ -194,6 +205,7 @@ impl BarePeer {
             identity: NodeIdentity::new(Arc::new(PlainSigner(key.clone()))).unwrap(),
             greeting: Arc::new(hello),
             memory: Credit::new(1 << 30),
+            relay: false,
         };
         let socket = UdpSocket::bind(ANYWHERE).unwrap();
         let (endpoint, mut acceptor) = LinkEndpoint::new(socket, config).unwrap();

@@ -1,5 +1,6 @@
 //! The socket, and what happens when it or the actor breaks.
 
+use mgp_protocol::federation::ends::LinkClose;
 use ractor::ActorStatus;
 
 use super::super::OpenFailed;
@@ -20,7 +21,7 @@ async fn an_address_that_is_taken_is_said_and_nothing_is_open() {
 #[tokio::test]
 async fn a_socket_that_breaks_is_opened_again() {
     let (mut a, mut b) = two().await;
-    a.links.endpoint().unwrap().close();
+    a.links.endpoint().unwrap().close(LinkClose::Done);
     a.down().await;
     b.down().await;
     a.up().await;
@@ -53,7 +54,7 @@ async fn after_a_failure_the_actor_goes_on_where_it_stopped() {
 #[tokio::test]
 async fn a_node_that_starts_again_is_linked_again() {
     let (mut a, b) = two().await;
-    b.links.close().await.unwrap();
+    b.links.close(LinkClose::Done).await.unwrap();
     a.down().await;
     b.cell.stop(None);
     let again = LinkNode::with(&b.key, b.at, 2).await;

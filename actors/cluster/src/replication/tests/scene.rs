@@ -24,6 +24,7 @@ use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::mailbox::Mailbox;
 use mgp_runtime::randomness;
 use mgp_store::audit::AuditHandle;
+use mgp_store::witnesses::Witnesses;
 use mgp_sync::snapshot::Snapshot;
 use ractor::{Actor, ActorCell};
 
@@ -190,6 +191,10 @@ impl Scene {
             key: key(n),
             life,
             folder: machine.folder.path().join("cluster"),
+            witness: Witnesses::open(machine.folder.path())
+                .unwrap()
+                .witnesses
+                .witness("cluster/logs/logs"),
             lease: LEASE,
             clock,
             view: Arc::new(Snapshot::new(view)),

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use mgp_engine::cluster::tool_index::{HELD_BYTES_MAX, HeldIndex, OwnIndex};
+use mgp_protocol::federation::tool_index::ServerRecord;
 
 use super::super::copies::{self, WrittenCopy};
 use super::scene::Wire;
@@ -176,4 +177,48 @@ async fn a_damaged_copy_is_not_shown() {
     bytes[at] = b't';
     std::fs::write(&file, &bytes).unwrap();
     assert_eq!(copies::read(&dir.path().join("index")).len(), 1);
+}
+
+/// An owner that starts again tells nothing before it knows of its servers, and then the tools that they had, until they
+/// list them again.
+#[tokio::test]
+async fn an_owner_that_starts_again_has_the_tools_it_had() {
+    let (nas, desk) = (IndexNode::new(1).await, IndexNode::new(2).await);
+    scene::members(&[&nas, &desk]);
+    nas.offer(&[("demo", &["time"])]);
+    nas.index.set_shares(rules(&[("demo", None, "*")]));
+    let links = scene::link(&nas, &desk).await;
+    desk.sees(|held| tools(held) == ["demo:time"]).await;
+    let own = nas
+        .folder
+        .path()
+        .join("index")
+        .join(format!("{}.own", nas.id));
+    soon(async {
+        while !own.exists() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    scene::cut(links, LinkClose::Shutdown);
+    let nas = nas.again().await;
+    scene::members(&[&nas, &desk]);
+    nas.index.set_shares(rules(&[("demo", None, "*")]));
+    let _links = scene::link(&nas, &desk).await;
+    nas.index.status().await.unwrap();
+    let starting = OfferedServer {
+        record: ServerRecord {
+            starting: true,
+            ..scene::server_record()
+        },
+        tools: BTreeMap::new(),
+    };
+    nas.index
+        .offer([(ServerId::new("demo"), Arc::new(starting))].into());
+    let starts = |held: &HeldTools| held.servers.values().any(|server| server.record.starting);
+    let held = desk.sees(starts).await;
+    assert_eq!(tools(&held), ["demo:time"]);
+    nas.offer(&[("demo", &["time", "echo"])]);
+    let held = desk.sees(|held| tools(held).len() == 2).await;
+    assert!(!held.servers.values().any(|server| server.record.starting));
 }

@@ -76,6 +76,7 @@ impl Liar {
                 | Control::Addresses(_)
                 | Control::Logs(_)
                 | Control::Leaving(_)
+                | Control::Reach(_)
                 | Control::Unknown(_) => {}
             }
         }

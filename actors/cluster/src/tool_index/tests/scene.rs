@@ -94,6 +94,7 @@ impl Wire {
             identity,
             greeting: Arc::new(move || hello.clone()),
             memory: Credit::new(1 << 30),
+            relay: false,
         };
         let (endpoint, mut acceptor) = LinkEndpoint::new(socket, config).unwrap();
         let (taken, accepted) = mpsc::unbounded_channel();
@@ -188,6 +189,7 @@ async fn read(index: ToolIndexHandle, peer: NodeId, mut input: ControlInput) {
             | Control::Addresses(_)
             | Control::Logs(_)
             | Control::Leaving(_)
+            | Control::Reach(_)
             | Control::Unknown(_) => panic!("{control:?}"),
         }
     }
@@ -369,6 +371,7 @@ pub(super) fn server_record() -> ServerRecord {
         specification: None,
         replica: false,
         stateful: false,
+        starting: false,
     }
 }
 

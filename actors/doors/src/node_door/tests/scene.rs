@@ -29,7 +29,7 @@ use mgp_protocol::mcp::meta::SUBSCRIPTION_ID;
 use mgp_protocol::mcp::{ClientCapabilities, ServerCapabilities};
 use mgp_protocol::mgp::discovery::Status;
 use mgp_protocol::mgp::negotiation::{self, Features, PLAIN};
-use mgp_protocol::refusal::Refusal;
+use mgp_protocol::refusal::{CallOutcome, Refusal, UnansweredCall};
 use mgp_runtime::event_sink::EventSink;
 use mgp_servers::link::{Call, Link, LinkEvent, MirroredHeaders, NodeWire, Peer, Ways, Wire};
 use mgp_sync::credit::Credit;
@@ -39,6 +39,7 @@ use mgp_transports::quic::{
     AcceptedPeer, CallOutput, InboundStream, LinkConfig, LinkEndpoint, NewLink, NodeIdentity,
     NodeSigner,
 };
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
@@ -73,6 +74,8 @@ pub(super) struct Played {
     pub(super) cancelled: Arc<Notify>,
     /// Agents that know nothing of the server.
     pub(super) closed: Mutex<HashSet<AgentId>>,
+    /// What closes the server to all agents of other nodes.
+    pub(super) lapse: Mutex<Option<String>>,
 }
 
 impl Played {
@@ -151,7 +154,41 @@ async fn played(request: Request, paced: Arc<Notify>, cancelled: Arc<Notify>) ->
         }
         (_, "large") => done(json!({"text": "x".repeat(CallOutput::longest())})),
         (_, "hidden" | "none") => Err(Refusal::UnknownTool(tool.into())),
+        (_, "lies" | "away" | "broken off" | "wrong") => Err(refused(tool, &params)),
         _ => done(json!({"resultType": "complete", "method": &*request.method})),
+    }
+}
+
+/// What a server answers, or its owner's kernel refuses.
+fn refused(tool: &str, params: &Value) -> Refusal {
+    let server = || ServerId::new("demo");
+    match tool {
+        // It did what it was asked, and says what its owner's kernel might.
+        "lies" => {
+            let error = params["error"].as_str().unwrap();
+            Refusal::Peer(RawValue::from_string(error.into()).unwrap())
+        }
+        "away" => Refusal::NotReady {
+            server: server(),
+            state: "restarting",
+            reason: None,
+            retry_after_ms: None,
+            unreachable: false,
+        },
+        "broken off" => Refusal::Unanswered(Box::new(UnansweredCall {
+            why: Refusal::Lost {
+                server: server(),
+                reason: "exit 1".into(),
+            },
+            outcome: CallOutcome::Unknown,
+            call_id: "id".into(),
+        })),
+        _ => Refusal::BadArguments {
+            tool: tool.into(),
+            path: "/a".into(),
+            keyword: "type".into(),
+            message: "it is no number".into(),
+        },
     }
 }
 
@@ -195,6 +232,10 @@ impl Routes for Played {
         *view == CatalogView::One(ServerId::new("demo")) && !closed.contains(agent)
     }
 
+    fn lapse(&self) -> Option<String> {
+        self.lapse.lock().unwrap().clone()
+    }
+
     fn still(&self, _caller: &Caller, _method: &str, _params: &str) -> Result<(), Refusal> {
         Ok(())
     }
@@ -224,7 +265,7 @@ struct LinkedEnd {
 }
 
 impl LinkedEnd {
-    fn new(n: u8, name: &'static str) -> Self {
+    fn new(n: u8, name: &'static str, features: WireFeatures) -> Self {
         let key = NodeKey::new(&[n; 32]);
         let signer = Arc::new(DoorSigner(key.clone()));
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -233,13 +274,14 @@ impl LinkedEnd {
             identity: NodeIdentity::new(signer).unwrap(),
             greeting: Arc::new(move || Hello {
                 versions: WIRE_VERSIONS,
-                features: WireFeatures::CALLS,
+                features,
                 life: LifeId([n; 16]),
                 name: NodeName::parse(name).unwrap(),
                 role: ToldRole::Member,
                 wall_ms: 5,
             }),
             memory: Credit::new(1 << 30),
+            relay: false,
         };
         let (endpoint, mut acceptor) = LinkEndpoint::new(socket, config).unwrap();
         let (taken, accepted) = mpsc::unbounded_channel();
@@ -261,6 +303,8 @@ impl LinkedEnd {
 pub(super) struct TwoNodes {
     pub(super) home: NodeId,
     pub(super) played: Arc<Played>,
+    /// Where calls come in.
+    pub(super) door: Arc<NodeDoor>,
     /// The server at the other node, as calls of the agent's node use it.
     pub(super) link: Arc<Link>,
     pub(super) links: Arc<Snapshot<LinkTable>>,
@@ -281,7 +325,14 @@ impl Drop for TwoNodes {
 
 impl TwoNodes {
     pub(super) async fn new() -> Self {
-        let (home, mut owner) = (LinkedEnd::new(1, "desk"), LinkedEnd::new(2, "nas"));
+        let now = WireFeatures::CALLS | WireFeatures::REFUSALS | WireFeatures::SHUTDOWN;
+        Self::with(now, now).await
+    }
+
+    /// The same of other versions: what the agent's node can, and what the owner can.
+    pub(super) async fn with(home: WireFeatures, owner: WireFeatures) -> Self {
+        let home = LinkedEnd::new(1, "desk", home);
+        let mut owner = LinkedEnd::new(2, "nas", owner);
         home.endpoint.pin(HashSet::from([owner.key.node()]));
         owner.endpoint.pin(HashSet::from([home.key.node()]));
         let dialed = soon(home.endpoint.dial(owner.key.node(), &owner.at))
@@ -302,7 +353,8 @@ impl TwoNodes {
             seal: reception.stateless.seal.clone(),
             boot: 1,
         });
-        let calls = NodeDoor::new(reception).calls();
+        let door = NodeDoor::new(reception);
+        let calls = door.calls();
         let at_owner = PeerLink::new(taken.link.clone(), &owner.key);
         let (mut streams, held) = parted(taken);
         let serving = tokio::spawn(async move {
@@ -321,6 +373,7 @@ impl TwoNodes {
         Self {
             home: home.key.node(),
             played,
+            door,
             link,
             links,
             peer,
@@ -462,6 +515,7 @@ fn server(
             specification: None,
             replica: false,
             stateful: false,
+            starting: false,
         },
         tools: BTreeMap::from([(
             "hidden".into(),

@@ -8,7 +8,6 @@ use std::time::Duration;
 use futures_util::future::select_all;
 use mgp_protocol::ids::AgentId;
 use mgp_protocol::mcp::subscriptions::Filter;
-use mgp_protocol::refusal::Refusal;
 use tokio::sync::watch;
 
 use super::{AGAIN, GATHER, REFUSED, Standing, begin, note, pause};
@@ -147,7 +146,7 @@ async fn settle(
             }
             Err(refusal) => {
                 note(link, &refusal);
-                let refused = matches!(refusal, Refusal::Peer(_)) && again != Again::Soon;
+                let refused = refusal.is_answer() && again != Again::Soon;
                 again = match refused {
                     true => Again::Refused,
                     false => Again::Soon,

@@ -91,7 +91,9 @@ impl Link {
                 let text = String::from_utf8_lossy(result);
                 self.permitted(call, caller, &text).await?;
             }
-            Err(Refusal::Peer(error)) => self.visits_permitted(call, caller, error.get()).await?,
+            Err(Refusal::Peer(error) | Refusal::Unattributed(error)) => {
+                self.visits_permitted(call, caller, error.get()).await?;
+            }
             Ok(_) | Err(_) => {}
         }
         outcome
@@ -132,7 +134,7 @@ impl Link {
         if visits.is_empty() {
             return Ok(());
         }
-        if caller.is_alone() {
+        if caller.can_declare() {
             can_visit(caller, call.exchange)?;
         }
         for params in visits {

@@ -310,11 +310,10 @@ pub(in crate::link) fn without_words(
         StatusCode::SERVICE_UNAVAILABLE,
         StatusCode::GATEWAY_TIMEOUT,
     ];
-    match (guarded, gone.contains(&status)) {
-        // Who guards the server turned the call away: it was not carried out.
-        (true, _) => Refusal::Forbidden(format!("Server {}: {words}", link.server)),
-        (false, true) => link.lost(&words),
-        (false, false) => link.faulty(&words),
+    // Also where what guards the server says no: whether the call was carried out, no status tells for certain.
+    match gone.contains(&status) {
+        true => link.lost(&words),
+        false => link.faulty(&words),
     }
 }
 

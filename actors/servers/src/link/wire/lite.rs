@@ -19,6 +19,7 @@ use bytes::Bytes;
 use mgp_callers::exchange::Exchange;
 use mgp_callers::exchange::rounds::CallRounds;
 use mgp_callers::request::input_required::MAX_ROUNDS;
+use mgp_engine::calls::outcome::after_dispatch;
 use mgp_protocol::jsonrpc::{self, ErrorObject, INTERNAL_ERROR, METHOD_NOT_FOUND, Message};
 use mgp_protocol::lite::REDEEM;
 use mgp_protocol::refusal::Refusal;
@@ -236,14 +237,18 @@ impl LiteWire {
         beside.add_to(&mut headers, &self.passes);
         let mut arguments = member(params, "arguments").unwrap_or("{}").to_owned();
         let mut continuation = None;
-        for _ in 0..MAX_ROUNDS {
+        for round in 0..MAX_ROUNDS {
             let request = ForeignCall {
                 name: &name,
                 arguments: &arguments,
                 headers: &headers,
                 continuation: continuation.as_deref(),
             };
-            let (result, said) = self.outcome(link, id, request).await?;
+            let answered = self.outcome(link, id, request).await;
+            let (result, said) = answered.map_err(|refusal| match round {
+                0 => refusal,
+                _ => after_dispatch(refusal, &link.server),
+            })?;
             let need = match said {
                 ForeignResult::Final { failed } => return Ok(content::to_mcp(&result, failed)),
                 ForeignResult::Needs(need) => need,
@@ -256,7 +261,8 @@ impl LiteWire {
             };
             arguments = question::merged(&arguments, given, schema);
             continuation = need.continuation;
-            again(&beside, &arguments).await?;
+            let checked = again(&beside, &arguments).await;
+            checked.map_err(|refusal| after_dispatch(refusal, &link.server))?;
         }
         Err(link.faulty(&format!("it asked for more {MAX_ROUNDS} times in one call")))
     }
@@ -280,6 +286,8 @@ impl LiteWire {
         }
         let mut held = HeldPromise::new(self, link, request.headers, token);
         let outcome = self.redeemed(link, &mut held, &mut partials).await;
+        // Who gave a promise has the call.
+        let outcome = outcome.map_err(|refusal| after_dispatch(refusal, &link.server));
         if matches!(outcome, Ok(_) | Err(Refusal::Peer(_))) {
             held.settled();
         }

@@ -2,6 +2,7 @@
 //! is and ends with the answer.
 
 mod confirmed;
+mod shutdowns;
 mod told;
 
 use std::collections::HashMap;
@@ -9,14 +10,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use mgp_cluster::agent_turns::{AgentTurn, takes_turn};
 use mgp_cluster::links::{LinkTable, PeerLink};
 use mgp_cluster::tool_index::{HeldServer, HeldTools};
 use mgp_protocol::federation::call::{CallHeader, CallRefused, CallTag, HOPS, LONGEST_CALL_MS};
+use mgp_protocol::federation::hello::LifeId;
 use mgp_protocol::ids::{AgentId, NodeServer};
 use mgp_protocol::jsonrpc::{self, Message, RequestId};
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mcp::subscriptions::Listen;
 use mgp_protocol::mgp::callback::Respond;
+use mgp_protocol::mgp::discovery::Status;
 use mgp_protocol::mgp::events::Subscribe;
 use mgp_protocol::mgp::stream::{self, Cancel};
 use mgp_protocol::refusal::Refusal;
@@ -35,6 +39,9 @@ use crate::link::Link;
 /// What of the reader of a call may wait to be told to the server; what is beyond is said again, or lost as
 /// on any busy connection.
 const MAX_SAID: usize = 8;
+
+/// How long a link that ended may be without the one that replaces it.
+const REPLACED: Duration = Duration::from_secs(1);
 
 /// Tasks whose agents are remembered: as many as a link remembers tasks.
 const MAX_TASKS: usize = 10_000;
@@ -63,6 +70,8 @@ struct NodeRequest<'a> {
     tool: Option<String>,
     until: Instant,
     limit: Duration,
+    /// The agent speaks a version with sessions.
+    has_session: bool,
 }
 
 /// How a stream ended.
@@ -71,6 +80,8 @@ enum Conversed {
     Settled,
     /// The node does not know which agent calls: it has to be shown.
     Unknown,
+    /// The node shuts down, or was shut down, and began nothing of the call.
+    NotBegun,
 }
 
 impl NodeWire {
@@ -133,11 +144,13 @@ impl NodeWire {
         (self.links.load(), self.held.load())
     }
 
-    /// Resolves when the node is linked and shares the server.
+    /// Resolves when the node is linked and shares the server, which is connected there.
     pub(crate) async fn there(&self) {
         loop {
             let (links, held) = self.now();
-            if self.linked().is_some() && self.held().is_some() {
+            let record = self.held().map(|held| held.record);
+            let connected = record.is_some_and(|it| it.state == Status::Connected && !it.starting);
+            if connected && self.linked().is_some() {
                 return;
             }
             self.changed(&links, &held).await;
@@ -156,7 +169,7 @@ impl NodeWire {
         let mut peer = match method {
             // It lasts: it is opened when the node is back, and not asked for again and again.
             Listen::METHOD | Subscribe::METHOD => self.comes(request.until).await,
-            _ => self.linked(),
+            _ => self.find_link(request.until).await,
         };
         // Once more over the link that took the place of a lost one, and with the assertion itself.
         let (mut moved, mut shown) = (false, false);
@@ -170,7 +183,13 @@ impl NodeWire {
                 Ok(Ok(Conversed::Unknown)) => {
                     return Err(self.refused(link, &CallRefused::UnknownAssertion));
                 }
+                Ok(Ok(Conversed::NotBegun)) => {
+                    peer = self.await_next_link(over, request.until).await
+                }
                 Ok(Err(refusal)) => return Err(refusal),
+                Err(CallNotBegun::Gone(gone)) if shutdowns::is_shutdown(&gone.0) => {
+                    peer = self.await_next_link(over, request.until).await;
+                }
                 Err(CallNotBegun::Gone(_)) if !moved => {
                     moved = true;
                     let next = self.linked();
@@ -203,8 +222,12 @@ impl NodeWire {
             trace: request.trace.clone(),
             assertion: assertion.as_ref().map(|said| said.id),
             signed: shown.cloned(),
+            has_session: request.has_session,
             hops: HOPS,
             left_ms: 0,
+        };
+        let Some(_turn) = turn(peer, request).await else {
+            return Ok(Err(self.crowded(request)));
         };
         let (over, params) = (&peer.link, request.params.clone());
         let (input, output) = match request.method {
@@ -215,13 +238,13 @@ impl NodeWire {
         // Of one that asks for no chunks nothing more is said: it ends with its request, which is one packet less
         // each way.
         let output = asks_for_chunks(&request.params).then_some(output);
-        let outcome = self.converse(link, id, request, input, output).await;
+        let outcome = self.converse(link, id, request, peer, input, output).await;
         if let Some(assertion) = assertion {
             match &outcome {
                 Ok(Conversed::Unknown) => peer.assertion_forgotten(assertion.id),
                 Ok(Conversed::Settled) => peer.assertion_taken(assertion.id),
                 // Of a call that was lost it is not known; the next one shows it again.
-                Err(_) => {}
+                Ok(Conversed::NotBegun) | Err(_) => {}
             }
         }
         Ok(outcome)
@@ -233,10 +256,12 @@ impl NodeWire {
         link: &Arc<Link>,
         id: u64,
         request: &NodeRequest<'_>,
+        peer: &PeerLink,
         mut input: CallInput,
         output: Option<CallOutput>,
     ) -> Result<Conversed, Refusal> {
         let mut outgoing = output.map(|output| NodeCallUnderWay::enter(self, id, output));
+        let mut begun = false;
         loop {
             let frame = tokio::select! {
                 frame = input.next() => frame,
@@ -247,7 +272,10 @@ impl NodeWire {
                 }
             };
             match frame {
-                Ok(CallFrame::Relayed(message)) => link.receive(&message, Some(id)),
+                Ok(CallFrame::Relayed(message)) => {
+                    begun = true;
+                    link.receive(&message, Some(id));
+                }
                 Ok(CallFrame::Result(result)) => {
                     self.learn_times(link, id, &input);
                     self.learn_task(request, &result);
@@ -256,13 +284,25 @@ impl NodeWire {
                 }
                 Ok(CallFrame::Error(error)) => {
                     self.learn_times(link, id, &input);
-                    link.settle(id, Err(self.of_owner(link, request, &error)));
+                    link.settle(id, Err(self.relay_error(link, peer, &error)));
+                    return Ok(Conversed::Settled);
+                }
+                Ok(CallFrame::OwnerRefusal(refusal)) => {
+                    self.learn_times(link, id, &input);
+                    let refusal = self.refuse_for_owner(link, peer, request, refusal);
+                    link.settle(id, Err(refusal));
                     return Ok(Conversed::Settled);
                 }
                 Ok(CallFrame::Refused(CallRefused::UnknownAssertion)) => {
                     return Ok(Conversed::Unknown);
                 }
+                Ok(CallFrame::Refused(CallRefused::ShuttingDown)) => {
+                    return Ok(Conversed::NotBegun);
+                }
                 Ok(CallFrame::Refused(refused)) => return Err(self.refused(link, &refused)),
+                Err(failure) if !begun && shutdowns::is_shutdown(&failure) => {
+                    return Ok(Conversed::NotBegun);
+                }
                 Err(StreamFailure::Late) => return Err(self.overdue(link, request.limit)),
                 Err(failure) => return Err(link.lost(&failure.to_string())),
             }
@@ -301,6 +341,7 @@ impl NodeWire {
             },
             number: shown.as_u64().unwrap_or(id),
             agent: self.agent(link, id, method, text),
+            has_session: has_session(link, id),
             tool: name.and_then(|name| serde_json::from_str(name).ok()),
             until: Instant::now() + limit,
             limit,
@@ -396,6 +437,35 @@ impl NodeWire {
         }
     }
 
+    /// Which run of the node is linked.
+    pub(crate) fn run(&self) -> Option<LifeId> {
+        Some(self.linked()?.link.hello().life)
+    }
+
+    /// Resolves when a call that waits there for an answer is lost: the node is not linked, or was started anew since
+    /// that run; says which. A link that is replaced by another one to the same run loses nothing.
+    pub(crate) async fn run_lost(&self, run: LifeId) -> String {
+        loop {
+            let (links, _) = self.now();
+            match self.linked() {
+                Some(peer) if peer.link.hello().life != run => {
+                    return format!("{} was started anew", self.node);
+                }
+                Some(peer) => tokio::select! {
+                    _ = peer.link.ended() => {}
+                    () = links.replaced.cancelled() => {}
+                },
+                None => {
+                    let replaced = links.replaced.cancelled();
+                    let _ = tokio::time::timeout(REPLACED, replaced).await;
+                    if self.linked().is_none() {
+                        return format!("{} is not linked now", self.node);
+                    }
+                }
+            }
+        }
+    }
+
     /// The link to the node, when there is one before then.
     async fn comes(&self, until: Instant) -> Option<Arc<PeerLink>> {
         let comes = async {
@@ -448,6 +518,14 @@ impl Drop for NodeCallUnderWay<'_> {
     }
 }
 
+/// Whether the caller speaks a version with sessions. The kernel itself does not.
+fn has_session(link: &Link, id: u64) -> bool {
+    let is_legacy = link
+        .pending
+        .with(id, |call| Some(call.caller.as_ref()?.version.is_legacy()));
+    is_legacy.flatten().unwrap_or(false)
+}
+
 /// Whether more may be said of a call with these params while it is under way: how fast its chunks are read.
 fn asks_for_chunks(params: &Bytes) -> bool {
     std::str::from_utf8(params).is_ok_and(stream::asks)
@@ -461,4 +539,14 @@ async fn said<'a>(
         Some(outgoing) => Some((&mut outgoing.output, outgoing.said.recv().await?)),
         None => std::future::pending().await,
     }
+}
+
+/// The turn of a call that has one; none when its time is over before it comes.
+async fn turn(peer: &PeerLink, request: &NodeRequest<'_>) -> Option<Option<AgentTurn>> {
+    let agent = request.agent.as_ref();
+    let Some(agent) = agent.filter(|_| takes_turn(request.method)) else {
+        return Some(None);
+    };
+    let turn = tokio::time::timeout_at(request.until, peer.outgoing.enter(agent)).await;
+    turn.ok().map(Some)
 }

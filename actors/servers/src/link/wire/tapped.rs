@@ -5,7 +5,6 @@ use bytes::Bytes;
 use mgp_callers::request::Outcome;
 use mgp_protocol::jsonrpc;
 use mgp_protocol::mgp::kernel::recorder::MessageSender;
-use mgp_protocol::refusal::Refusal;
 use mgp_runtime::tap::{self, TapSubject};
 
 use crate::link::Link;
@@ -41,11 +40,13 @@ impl Link {
         let id = self.ids.shown(id).to_string();
         let answered = match outcome {
             Ok(result) => jsonrpc::result(&id, &String::from_utf8_lossy(result)),
-            Err(Refusal::Peer(error)) => jsonrpc::error(&id, error.get()),
-            Err(refusal) => {
-                let why = refusal.to_string();
-                return tap::pass_given_up(&self.subject(), self.number, &id, why);
-            }
+            Err(refusal) => match refusal.relayed_error() {
+                Some(error) => jsonrpc::error(&id, error),
+                None => {
+                    let why = refusal.to_string();
+                    return tap::pass_given_up(&self.subject(), self.number, &id, why);
+                }
+            },
         };
         let (server, frame) = (MessageSender::Server, answered.into());
         tap::pass(&self.subject(), self.number, server, &frame);

@@ -69,6 +69,13 @@ impl ServerHandle {
         }
     }
 
+    /// Whether it comes up without anybody's doing, now or at its next try.
+    #[must_use]
+    pub fn is_starting(&self) -> bool {
+        let status = self.status.borrow();
+        comes(&status) || status.next_try.is_some()
+    }
+
     /// Whether it is in its first start and began so recently that lists wait for it.
     #[must_use]
     pub fn is_new(&self) -> bool {

@@ -185,7 +185,8 @@ async fn discover(link: &Arc<Link>) -> Result<Found, HandshakeError> {
 /// An answer by the server itself; any other outcome says nothing about its era.
 fn heard(answer: Outcome) -> Result<Found, HandshakeError> {
     match answer {
-        Ok(_) | Err(Refusal::Peer(_)) => Ok(judge(answer)),
+        Ok(_) => Ok(judge(answer)),
+        Err(ref refusal) if refusal.is_answer() => Ok(judge(answer)),
         Err(trouble) => Err(HandshakeError::Failed(format!("{DISCOVER}: {trouble}"))),
     }
 }
@@ -287,12 +288,13 @@ pub(in crate::server) fn read(result: &[u8]) -> Result<Peer, String> {
 pub(in crate::server) fn judge(answer: Outcome) -> Found {
     match answer {
         Ok(result) => discovered(&result),
-        Err(Refusal::Peer(error)) => {
-            let said: Option<SaidInHandshake> = lookalike::from_object(error.get()).ok();
+        Err(refusal) => {
+            let error = refusal.relayed_error();
+            let said: Option<SaidInHandshake> =
+                error.and_then(|error| lookalike::from_object(error).ok());
             let modern = said.filter(|said| MODERN_ERRORS.contains(&said.code));
             Found::Other(modern.map(|said| format!("{} ({})", said.message, said.code)))
         }
-        Err(_) => Found::Other(None),
     }
 }
 

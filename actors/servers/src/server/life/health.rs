@@ -88,6 +88,9 @@ async fn ask(link: &Arc<Link>, question: Question) -> Option<PingAnswer> {
     let asked = link.ask_unhurried(era, method, params);
     match tokio::time::timeout(DEADLINE, asked).await {
         Ok(Ok(result)) => Some(PingAnswer::Came(said(question, &result))),
+        Ok(Err(refusal)) if question == Question::Mcp && refusal.is_answer() => {
+            Some(PingAnswer::Came(Health::Healthy))
+        }
         Ok(Err(Refusal::Peer(error))) => match (question, code(error.get())) {
             (Question::Mgp(_), Some(code)) if means_unsupported(code) => None,
             (Question::Mgp(_), _) => Some(PingAnswer::Came(Health::Unhealthy)),

@@ -52,7 +52,7 @@ impl ServerLife {
                 (None, Some(_)) => true,
                 (Some(_), None) => {
                     self.handle.is_well(Health::Unhealthy);
-                    let words = format!("{} is not linked now", wire.node());
+                    let words = format!("{} is away: it is not linked now", wire.node());
                     self.log().note(&words);
                     false
                 }
@@ -60,12 +60,20 @@ impl ServerLife {
             };
             let told = |held: &Option<Arc<HeldServer>>| held.as_ref().map(|held| held.record);
             let differs = held_now.is_some() && told(&held) != told(&held_now);
+            // One that is starting cannot say yet what it can do; it is asked when it has started.
+            let starting = held_now.as_ref().is_some_and(|held| held.record.starting);
+            let asks = (linked || differs) && !starting;
+            if !starting && held.as_ref().is_some_and(|held| held.record.starting) {
+                // What changed meanwhile was told to nobody.
+                link.tells(LinkEvent::ListChanged(List::Prompts));
+                link.tells(LinkEvent::ListChanged(List::Resources));
+            }
             (peer, held) = (peer_now, held_now);
             if linked {
                 self.handle.is_well(Health::Healthy);
                 self.log().note(&format!("{} is linked", wire.node()));
             }
-            if (linked || differs) && offers_otherwise(link).await {
+            if asks && offers_otherwise(link).await {
                 return End::Failed(format!("{} offers something else of it now", wire.node()));
             }
             wire.changed(&links, &tools).await;

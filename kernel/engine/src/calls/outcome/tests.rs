@@ -1,7 +1,9 @@
 use super::*;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::audit::{Actor, ActorKind, Target, TraceId};
+use mgp_protocol::refusal::owner_refusal::{OwnerAnswer, OwnerRefusal, OwnerRefusalCause};
 use proptest::prelude::*;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 const ID: &str = "550e8400-e29b-41d4-a716-446655440000";
@@ -66,6 +68,55 @@ fn what_was_sent_is_never_said_to_be_undone() {
     assert_eq!(of_refusal(&slow()), CallOutcome::Unknown);
     assert_eq!(of_refusal(&Refusal::Cancelled), CallOutcome::Unknown);
     assert_eq!(of_refusal(&away(None)), CallOutcome::NotExecuted);
+}
+
+/// A call whose first part reached its server was made, whatever keeps a later part from it: where the server is away it
+/// is lost, anything else is a failure that no other place is asked about, and neither is said to be undone.
+#[test]
+fn a_call_that_was_dispatched_is_never_said_to_be_undone() {
+    let server = ServerId::new("it");
+    let owner = |cause, outcome| {
+        Refusal::Owner(Box::new(OwnerRefusal {
+            cause,
+            outcome,
+            answer: OwnerAnswer::Error(
+                r#"{"code":1000,"message":"the call was not executed"}"#.into(),
+            ),
+        }))
+    };
+    let away = owner(OwnerRefusalCause::Unavailable, CallOutcome::NotExecuted);
+    for refusal in [away, self::away(Some(0)), self::away(None)] {
+        let lost = after_dispatch(refusal, &server);
+        assert!(matches!(lost, Refusal::Lost { .. }), "{lost}");
+    }
+    let closed = owner(OwnerRefusalCause::Closed, CallOutcome::NotExecuted);
+    let denied = owner(OwnerRefusalCause::Denied, CallOutcome::NotExecuted);
+    let closed_here = Refusal::Closed("no".into());
+    let unknown = Refusal::UnknownTool("t".into());
+    for refusal in [closed, denied, closed_here, unknown] {
+        let failed = after_dispatch(refusal, &server);
+        assert!(matches!(failed, Refusal::Faulty { .. }), "{failed}");
+        assert_eq!(TryFailure::of(&failed), None);
+        assert_eq!(of_refusal(&failed), CallOutcome::Unknown);
+        assert!(!failed.to_string().contains("not executed"), "{failed}");
+    }
+    // What says more is left as it is.
+    let expired = Refusal::Expired("late".into());
+    assert_eq!(of_refusal(&expired), CallOutcome::Unknown);
+    let error = RawValue::from_string(r#"{"code":1,"message":"m"}"#.into()).unwrap();
+    for refusal in [expired, Refusal::Peer(error), slow()] {
+        let before = refusal.to_string();
+        assert_eq!(after_dispatch(refusal, &server).to_string(), before);
+    }
+}
+
+/// A result that the kernel keeps back was given all the same.
+#[test]
+fn a_call_whose_result_is_kept_back_was_done() {
+    let kept = after_answer(Refusal::Forbidden("a hook".into()), ID);
+    assert_eq!(of_refusal(&kept), CallOutcome::Done);
+    assert!(kept.to_string().contains("the server did answer"), "{kept}");
+    assert!(matches!(after_answer(lost(), ID), Refusal::Lost { .. }));
 }
 
 /// The last of what became of a call with this id is told, and that something is unknown before all.

@@ -1,5 +1,6 @@
 //! Why calls are refused, in as many words as a label may have values.
 
+use mgp_protocol::refusal::owner_refusal::OwnerRefusalCause;
 use mgp_protocol::refusal::{Denial, Refusal};
 
 /// One reason.
@@ -115,7 +116,8 @@ impl RefusalReason {
             Refusal::HeldUp { .. } => Self::HeldUp,
             Refusal::Overloaded { .. } => Self::Overloaded,
             Refusal::Cancelled => Self::Cancelled,
-            Refusal::Peer(_) => Self::PeerError,
+            Refusal::Owner(refusal) => of_owner(refusal.cause),
+            Refusal::Peer(_) | Refusal::Unattributed(_) => Self::PeerError,
             Refusal::Broken(_) => Self::Internal,
         }
     }
@@ -149,6 +151,17 @@ impl RefusalReason {
             Self::PeerError => "peer_error",
             Self::Internal => "internal",
         }
+    }
+}
+
+fn of_owner(cause: OwnerRefusalCause) -> RefusalReason {
+    match cause {
+        OwnerRefusalCause::Closed | OwnerRefusalCause::Denied => RefusalReason::Forbidden,
+        OwnerRefusalCause::NotFound => RefusalReason::Unknown,
+        OwnerRefusalCause::Blocked => RefusalReason::BadRequest,
+        OwnerRefusalCause::Unavailable => RefusalReason::NotReady,
+        OwnerRefusalCause::TimedOut => RefusalReason::Timeout,
+        OwnerRefusalCause::Failed => RefusalReason::Faulty,
     }
 }
 

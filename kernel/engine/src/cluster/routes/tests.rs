@@ -1,10 +1,9 @@
-use mgp_protocol::dialect::Version;
-use mgp_protocol::refusal::Rendered;
+use mgp_protocol::refusal::owner_refusal::OwnerAnswer;
 use proptest::prelude::*;
 use serde_json::json;
-use serde_json::value::RawValue;
 
 use super::*;
+use crate::calls::outcome::of_refusal;
 
 fn at(millis: u64) -> MonotonicTime {
     MonotonicTime::new(Duration::from_millis(millis))
@@ -115,20 +114,57 @@ fn only_a_place_that_is_away_is_left_for_another() {
     ] {
         assert_eq!(TryFailure::of(&no), None, "{no}");
     }
-    let said = |code: Code, outcome: &str| {
-        let error = json!({
-            "code": code.number(), "message": "m",
-            "data": {"_mgp": {"details": {"outcome": outcome}}},
-        });
+    let said = |cause, outcome| TryFailure::of(&owner_refusal(cause, outcome));
+    let away = OwnerRefusalCause::Unavailable;
+    assert_eq!(
+        said(away, CallOutcome::NotExecuted),
+        Some(TryFailure::BeforeDispatch)
+    );
+    assert_eq!(
+        said(away, CallOutcome::Unknown),
+        Some(TryFailure::AfterDispatch)
+    );
+    assert_eq!(said(away, CallOutcome::Done), None);
+    for no in [
+        OwnerRefusalCause::NotFound,
+        OwnerRefusalCause::Denied,
+        OwnerRefusalCause::Blocked,
+        OwnerRefusalCause::TimedOut,
+        OwnerRefusalCause::Failed,
+    ] {
+        assert_eq!(said(no, CallOutcome::NotExecuted), None, "{no:?}");
+    }
+}
+
+/// What the kernel of an owner refused.
+fn owner_refusal(cause: OwnerRefusalCause, outcome: CallOutcome) -> Refusal {
+    Refusal::Owner(Box::new(OwnerRefusal {
+        cause,
+        outcome,
+        answer: OwnerAnswer::Error(r#"{"code":2000,"message":"m"}"#.to_owned()),
+    }))
+}
+
+/// Whatever a server writes into its error, and whatever an older owner wrote that cannot be told from it: the call
+/// was answered, and no other place is asked.
+#[test]
+fn an_error_of_a_server_moves_no_call() {
+    let errors = [
+        json!({"code": -32602, "message": "Unknown tool: x"}),
+        json!({"code": 4001, "message": "Unknown tool: x"}),
+        json!({"code": 2000, "message": "not ready",
+            "data": {"_mgp": {"retryable": true, "details": {"outcome": "not_executed"}}}}),
+        json!({"code": 1000, "message": "no",
+            "data": {"_mgp": {"details": {"outcome": "not_executed", "closed": true}}}}),
+    ];
+    for error in errors {
         let raw = serde_json::value::to_raw_value(&error).unwrap();
-        TryFailure::of(&Refusal::Peer(raw))
-    };
-    let away = Code::ServerNotReady;
-    assert_eq!(said(away, "not_executed"), Some(TryFailure::BeforeDispatch));
-    assert_eq!(said(away, "unknown"), Some(TryFailure::AfterDispatch));
-    assert_eq!(said(away, "done"), None);
-    assert_eq!(said(away, "of a later version"), None);
-    assert_eq!(said(Code::PermissionDenied, "not_executed"), None);
+        for refusal in [Refusal::Peer(raw.clone()), Refusal::Unattributed(raw)] {
+            assert_eq!(TryFailure::of(&refusal), None, "{refusal}");
+            assert!(!TryFailure::is_closed(&refusal), "{refusal}");
+            assert_ne!(of_refusal(&refusal), CallOutcome::NotExecuted, "{refusal}");
+        }
+    }
 }
 
 /// FED-066: an owner that does not let the agent in has done nothing, and says nothing of other owners; as it is told
@@ -136,11 +172,8 @@ fn only_a_place_that_is_away_is_left_for_another() {
 #[test]
 fn a_place_that_is_closed_is_left_for_one_that_may_be_open() {
     let closed = Refusal::Closed("not open to agent.a".into());
-    let Rendered::Error(error) = closed.render_mgp(Version::MODERN) else {
-        panic!("a refusal is an error");
-    };
-    let peer = Refusal::Peer(RawValue::from_string(error).unwrap());
-    for closed in [closed, peer] {
+    let owner = owner_refusal(OwnerRefusalCause::Closed, CallOutcome::NotExecuted);
+    for closed in [closed, owner] {
         assert_eq!(TryFailure::of(&closed), Some(TryFailure::BeforeDispatch));
         assert!(TryFailure::is_closed(&closed));
     }

@@ -47,6 +47,19 @@ pub struct ReadTool {
     pub vector: Option<Arc<ToolVector>>,
 }
 
+impl ReadTool {
+    /// The record it was read from, without what this version does not know.
+    #[must_use]
+    pub fn record(&self) -> ToolRecord {
+        ToolRecord {
+            definition: self.definition.to_string(),
+            schemas: self.schemas,
+            idempotent: self.idempotent,
+            vector: self.vector.as_deref().cloned(),
+        }
+    }
+}
+
 /// Why an entry is not taken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EntryRefusal {

@@ -13,7 +13,7 @@ use mgp_protocol::ids::NodeId;
 use mgp_protocol::ids::ServerId;
 
 use super::view::{IndexView, OwnRecord};
-use super::{IndexKey, LeftOut};
+use super::{BYTES_MAX, HeldEntry, HeldIndex, IndexKey, LeftOut, SERVERS_MAX, TOOLS_MAX, root};
 use crate::cluster::shares::{ShareAudience, Shares};
 
 /// What a server offers.
@@ -25,13 +25,18 @@ pub struct OfferedServer {
     pub tools: BTreeMap<Arc<str>, ToolRecord>,
 }
 
+/// The records of one server.
+type RecordsOfServer = BTreeMap<IndexKey, Arc<OwnRecord>>;
+
 /// The index of this node.
 #[derive(Debug)]
 pub struct OwnIndex {
     seed: u64,
     epochs: u64,
     shares: Shares,
-    offers: BTreeMap<ServerId, BTreeMap<IndexKey, Arc<OwnRecord>>>,
+    offers: BTreeMap<ServerId, RecordsOfServer>,
+    /// Tools that servers had before this kernel's start, until each server is offered.
+    remembered: BTreeMap<ServerId, RecordsOfServer>,
     views: BTreeMap<ShareAudience, IndexView>,
 }
 
@@ -45,6 +50,7 @@ impl OwnIndex {
             epochs: 0,
             shares: Shares::default(),
             offers: BTreeMap::new(),
+            remembered: BTreeMap::new(),
             views: BTreeMap::new(),
         };
         let epoch = index.epoch();
@@ -53,12 +59,59 @@ impl OwnIndex {
         index
     }
 
-    /// What a server offers now; `None` when it is removed. One of another node is not taken.
+    /// What was stored before this kernel's start ([`Self::snapshot`]): tools of servers that are offered as starting.
+    pub fn remember(&mut self, stored: &HeldIndex) {
+        for (key, entry) in stored.entries() {
+            if let HeldEntry::Tool(tool) = entry {
+                let record = OwnRecord::new(key, tool.record().encode());
+                let tools = self.remembered.entry(key.server.clone()).or_default();
+                tools.insert(key.clone(), record);
+            }
+        }
+    }
+
+    /// All of the servers that some peer is told of, as one page. What is beyond the bounds of an index is left out: it is
+    /// told again when its server lists it.
+    #[must_use]
+    pub fn snapshot(&self) -> IndexPage {
+        let (mut changes, mut leaves) = (Vec::new(), Vec::new());
+        let (mut servers, mut bytes) = (0, 0);
+        for (server, records) in &self.offers {
+            let size: usize = records.values().map(|record| record.len()).sum();
+            let fits = servers < SERVERS_MAX
+                && changes.len() + records.len() <= TOOLS_MAX
+                && bytes + size <= BYTES_MAX;
+            if !fits || !self.views.values().any(|view| view.tells_of(server)) {
+                continue;
+            }
+            (servers, bytes) = (servers + 1, bytes + size);
+            leaves.extend(records.values().map(|record| record.leaf()));
+            changes.extend(records.iter().map(|(key, record)| record.change(key)));
+        }
+        let version = changes.len() as u64;
+        let digest = IndexDigest {
+            epoch: 0,
+            version,
+            root: root(leaves.into_iter()),
+        };
+        IndexPage {
+            number: 0,
+            epoch: 0,
+            after: 0,
+            upto: version,
+            digest,
+            changes,
+        }
+    }
+
+    /// What a server offers now; `None` when it is removed. One of another node is not taken. While it starts it lists
+    /// nothing, and has the tools that it had before.
     pub fn offer(&mut self, server: &ServerId, offered: Option<&OfferedServer>) {
         let own = ServerId::parse(server.as_str()).is_ok();
+        let remembered = self.remembered.remove(server);
         match offered.filter(|_| own) {
             Some(offered) => {
-                let before = self.offers.remove(server);
+                let before = self.offers.remove(server).or(remembered);
                 let records = records(server, offered, before.unwrap_or_default());
                 self.offers.insert(server.clone(), records);
             }
@@ -138,18 +191,23 @@ impl OwnIndex {
 fn records(
     server: &ServerId,
     offered: &OfferedServer,
-    mut before: BTreeMap<IndexKey, Arc<OwnRecord>>,
-) -> BTreeMap<IndexKey, Arc<OwnRecord>> {
+    mut before: RecordsOfServer,
+) -> RecordsOfServer {
     let whole = (IndexKey::server(server), offered.record.encode());
     let tools = offered.tools.iter();
     let tools = tools.map(|(name, tool)| (IndexKey::tool(server, Arc::clone(name)), tool.encode()));
     let all = std::iter::once(whole).chain(tools);
-    all.map(|(key, bytes)| {
-        let same = before.remove(&key).filter(|record| record.is(&bytes));
-        let record = same.unwrap_or_else(|| OwnRecord::new(&key, bytes));
-        (key, record)
-    })
-    .collect()
+    let mut records: RecordsOfServer = all
+        .map(|(key, bytes)| {
+            let same = before.remove(&key).filter(|record| record.is(&bytes));
+            let record = same.unwrap_or_else(|| OwnRecord::new(&key, bytes));
+            (key, record)
+        })
+        .collect();
+    if offered.record.starting && offered.tools.is_empty() {
+        records.extend(before.into_iter().filter(|(key, _)| key.tool.is_some()));
+    }
+    records
 }
 
 /// Makes a view tell of a server what it may.
@@ -157,7 +215,7 @@ fn show(
     view: &mut IndexView,
     audience: ShareAudience,
     server: &ServerId,
-    offers: &BTreeMap<ServerId, BTreeMap<IndexKey, Arc<OwnRecord>>>,
+    offers: &BTreeMap<ServerId, RecordsOfServer>,
     shares: &Shares,
 ) {
     let offered = offers.get(server).into_iter().flatten();
@@ -174,7 +232,7 @@ fn show(
 fn admit_waiting(
     view: &mut IndexView,
     audience: ShareAudience,
-    offers: &BTreeMap<ServerId, BTreeMap<IndexKey, Arc<OwnRecord>>>,
+    offers: &BTreeMap<ServerId, RecordsOfServer>,
     shares: &Shares,
 ) {
     for server in view.waiting() {

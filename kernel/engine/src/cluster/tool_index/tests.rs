@@ -45,6 +45,7 @@ fn server_record(state: Status) -> ServerRecord {
         specification: None,
         replica: false,
         stateful: false,
+        starting: false,
     }
 }
 
@@ -67,6 +68,18 @@ fn offered(tools: &[(&str, &str)]) -> OfferedServer {
     OfferedServer {
         record: server_record(Status::Connected),
         tools: tools.collect(),
+    }
+}
+
+/// A server that lists nothing.
+fn without_tools(state: Status, starting: bool) -> OfferedServer {
+    let record = ServerRecord {
+        starting,
+        ..server_record(state)
+    };
+    OfferedServer {
+        record,
+        tools: BTreeMap::new(),
     }
 }
 
@@ -123,6 +136,61 @@ fn a_page_that_is_older_than_what_was_told_since_is_not_the_last() {
         assert!(held.is_current() && pulled(&effects).is_none());
         own.offer(&demo, Some(&offered(&[("time", "c")])));
     }
+}
+
+/// While a server starts it lists nothing, and peers go on seeing the tools that it had; one that was stopped has none.
+#[test]
+fn a_server_that_starts_has_the_tools_it_had() {
+    let (mut own, mut held) = (OwnIndex::new(1), HeldIndex::default());
+    let demo = ServerId::new("demo");
+    own.reshare(shares(&[share("demo", ShareAudience::Cluster, "*")]));
+    own.offer(&demo, Some(&offered(&[("echo", "a"), ("time", "a")])));
+    settle(&mut own, node(1), &mut held, at(0));
+    own.offer(&demo, Some(&without_tools(Status::Restarting, true)));
+    settle(&mut own, node(1), &mut held, at(0));
+    assert_eq!(names(&held), ["demo", "demo:echo", "demo:time"]);
+    let record = held.get(&IndexKey::server(&demo));
+    assert!(matches!(record, Some(HeldEntry::Server(record)) if record.starting));
+    own.offer(&demo, Some(&offered(&[("time", "b")])));
+    settle(&mut own, node(1), &mut held, at(0));
+    assert_eq!(names(&held), ["demo", "demo:time"]);
+    own.offer(&demo, Some(&without_tools(Status::Disconnected, false)));
+    settle(&mut own, node(1), &mut held, at(0));
+    assert_eq!(names(&held), ["demo"]);
+}
+
+/// What was stored stands for a server that is starting, as the shares of now let it be told, and for no other.
+#[test]
+fn tools_of_before_a_restart_are_those_of_servers_that_start() {
+    let rules = |tools| shares(&[share("demo", ShareAudience::Cluster, tools)]);
+    let (mut own, mut held) = (OwnIndex::new(1), HeldIndex::default());
+    let (demo, hidden) = (ServerId::new("demo"), ServerId::new("hidden"));
+    own.reshare(rules("*"));
+    own.offer(&demo, Some(&offered(&[("echo", "a"), ("time", "a")])));
+    own.offer(&hidden, Some(&offered(&[("key", "a")])));
+    settle(&mut own, node(1), &mut held, at(0));
+    let stored = own.snapshot();
+    assert!(stored.changes.iter().all(|change| change.server == "demo"));
+    let stored = HeldIndex::restored(
+        stored.digest,
+        stored.changes,
+        BTreeMap::new(),
+        HELD_BYTES_MAX,
+    );
+    let mut again = OwnIndex::new(2);
+    again.remember(&stored.unwrap());
+    again.reshare(rules("*"));
+    assert_eq!(again.digest(node(1)).root, empty_root(), "it may be gone");
+    again.offer(&demo, Some(&without_tools(Status::Connecting, true)));
+    held.unlinked();
+    settle(&mut again, node(1), &mut held, at(1));
+    assert_eq!(names(&held), ["demo", "demo:echo", "demo:time"]);
+    again.reshare(rules("echo"));
+    settle(&mut again, node(1), &mut held, at(2));
+    assert_eq!(names(&held), ["demo", "demo:echo"]);
+    again.offer(&demo, Some(&offered(&[("time", "a")])));
+    settle(&mut again, node(1), &mut held, at(3));
+    assert_eq!(names(&held), ["demo"]);
 }
 
 /// An owner that tells of more than its pages have is asked once for each time that it tells so.

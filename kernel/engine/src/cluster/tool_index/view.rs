@@ -35,6 +35,22 @@ impl OwnRecord {
         let leaf = leaf(key, &bytes);
         Arc::new(Self { bytes, leaf })
     }
+
+    pub(super) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    pub(super) fn leaf(&self) -> &blake3::Hash {
+        &self.leaf
+    }
+
+    pub(super) fn change(&self, key: &IndexKey) -> IndexChange {
+        IndexChange {
+            server: key.server.to_string(),
+            tool: key.tool.as_deref().map(str::to_owned),
+            record: Some(RecordBytes(self.bytes.clone())),
+        }
+    }
 }
 
 /// Why an entry that is shared is not told.
@@ -99,6 +115,10 @@ impl IndexView {
             version: self.version,
             root: self.root,
         }
+    }
+
+    pub(super) fn tells_of(&self, server: &ServerId) -> bool {
+        self.live.contains_key(&IndexKey::server(server))
     }
 
     pub(super) fn left_out(&self) -> impl Iterator<Item = (&IndexKey, LeftOut)> {

@@ -53,6 +53,25 @@ impl KnownNames {
         }))
     }
 
+    /// Why a server of another node is not to be had here: its node is away, or does not share it.
+    pub(super) fn not_held(&self, id: &ServerId, typed: &str) -> UnknownName {
+        let place = id.at_node();
+        let away = place.and_then(|(handle, server)| {
+            let away = self.away.get(&self.nodes.get(handle)?)?;
+            let shared = away.servers.contains(&server);
+            Some((handle.to_owned(), away.heard_ms_ago, shared))
+        });
+        match away {
+            Some((node, heard_ms_ago, shared)) => UnknownName::Away {
+                server: id.clone(),
+                node,
+                heard_ms_ago,
+                shared,
+            },
+            None => UnknownName::Shared(id.clone(), self.near_server(typed)),
+        }
+    }
+
     /// What was probably meant by a text that begins with the name of no node and no server.
     pub(super) fn near_node(&self, typed: &str) -> Option<String> {
         let (node, rest) = typed.split_once('/')?;

@@ -246,3 +246,36 @@ fn agents_of_other_nodes_are_read_with_their_home() {
         assert!(said.contains(words), "{typed}: {said}");
     }
 }
+
+/// What a node that is away shared is known, and since when it is away: never that it shares nothing.
+#[test]
+fn a_server_of_a_node_that_is_away_is_not_called_unshared() {
+    let mut known = in_a_cluster();
+    let demo = ServerId::of_node("nas", &ServerId::new("demo"));
+    known.servers.remove(&demo);
+    let why = |known: &KnownNames, typed: &str| {
+        let meant = known.typed(typed).and_then(Meant::there);
+        meant.unwrap_err().to_string()
+    };
+    assert!(why(&known, "nas/demo:time").contains("is not shared with this node"));
+    let absence = NodeAbsence {
+        heard_ms_ago: Some(42_000),
+        servers: [ServerId::new("demo")].into(),
+    };
+    known.away.insert(nas(), absence);
+    for typed in ["nas/demo:time", "nas/demo"] {
+        assert_eq!(
+            why(&known, typed),
+            "nas is away and was last heard 42 s ago: nas/demo is back when nas is linked again; \
+             `mgp cluster status` shows why it is away"
+        );
+    }
+    let other = why(&known, "nas/files");
+    assert!(other.contains("it did not share nas/files then"), "{other}");
+    known.away.insert(nas(), NodeAbsence::default());
+    let unknown = why(&known, "nas/demo");
+    assert!(
+        unknown.contains("whether it shares nas/demo is not known"),
+        "{unknown}"
+    );
+}

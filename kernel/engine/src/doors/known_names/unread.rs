@@ -17,6 +17,18 @@ pub enum UnknownName {
         "{} is not shared with this node{}; `mgp cluster status` shows what is", .0, meant(.1)
     )]
     Shared(ServerId, Option<String>),
+    /// A server of another node, which is away.
+    #[error("{}", away(.server, .node, *.heard_ms_ago, *.shared))]
+    Away {
+        /// The server.
+        server: ServerId,
+        /// What its node is called.
+        node: String,
+        /// How long ago the node was last heard, in milliseconds, where that is known.
+        heard_ms_ago: Option<u64>,
+        /// Whether it shared the server then.
+        shared: bool,
+    },
     /// An agent of another node that never called here, and what the node is called.
     #[error("only {1} itself knows whether it has an agent {0}")]
     Elsewhere(AgentId, String),
@@ -82,7 +94,9 @@ impl NotRead {
             Self::Unknown(UnknownName::Shared(_, near) | UnknownName::Tool(_, _, near))
             | Self::Node(_, near)
             | Self::Nobodys(_, near) => near,
-            Self::Unknown(UnknownName::Unlisted(..) | UnknownName::Elsewhere(..))
+            Self::Unknown(
+                UnknownName::Unlisted(..) | UnknownName::Elsewhere(..) | UnknownName::Away { .. },
+            )
             | Self::Agent(_)
             | Self::Server(_)
             | Self::NoTool
@@ -93,6 +107,22 @@ impl NotRead {
         };
         nearest.is_some()
     }
+}
+
+/// What is known of a server whose node is away.
+fn away(server: &ServerId, node: &str, heard_ms_ago: Option<u64>, shared: bool) -> String {
+    let heard = heard_ms_ago.map(|ms| match ms / 1000 {
+        secs @ 0..=119 => format!(" and was last heard {secs} s ago"),
+        secs @ 120..=7199 => format!(" and was last heard {} min ago", secs / 60),
+        secs => format!(" and was last heard {} h ago", secs / 3600),
+    });
+    let heard = heard.unwrap_or_default();
+    let until = match (shared, heard_ms_ago) {
+        (true, _) => format!("{server} is back when {node} is linked again"),
+        (false, Some(_)) => format!("it did not share {server} then"),
+        (false, None) => format!("whether it shares {server} is not known"),
+    };
+    format!("{node} is away{heard}: {until}; `mgp cluster status` shows why it is away")
 }
 
 fn meant(nearest: &Option<String>) -> String {

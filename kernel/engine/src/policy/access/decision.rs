@@ -4,6 +4,7 @@ use mgp_protocol::ids::NodeId;
 use mgp_protocol::mgp::access::{Permission, Source, Standing};
 
 use super::{AccessEntry, Narrowing};
+use crate::clock::MonotonicTime;
 use crate::timestamps::rfc3339_ms;
 
 /// A decision, and what it is based on.
@@ -35,9 +36,67 @@ pub enum ForeignClosed {
     /// It is granted, and not shared.
     #[error("a grant allows it, and it is not shared with the agent's node")]
     NotShared,
-    /// Somebody who could have taken it back was not heard within the lease.
-    #[error("a grant allows it, and node {} could have taken that back and was not heard for too long", .0.short())]
-    Lapsed(NodeId),
+    /// The lease of somebody who could have taken it back has lapsed.
+    #[error("a grant allows it, and the lease of node {}, which could have taken that back, has lapsed", .0.by.short())]
+    Lapsed(LapsedLease),
+    /// The logs of this node's cluster lack something that they held.
+    #[error(
+        "a grant allows it, and the logs of the cluster lack entries here that may have taken that back; `mgp cluster status` at the node that owns the server says what to do"
+    )]
+    Shortened,
+}
+
+/// Whose lease has lapsed, and why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LapsedLease {
+    /// The node that could take grants back.
+    pub by: NodeId,
+    /// What happened.
+    pub cause: LapseCause,
+}
+
+/// Why a lease has lapsed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LapseCause {
+    /// The node was not heard within the lease, which ended then.
+    Silent(MonotonicTime),
+    /// It was not heard since this node started.
+    NeverHeard,
+    /// It was cut off, and not all that it signed before is known here.
+    CutOff,
+}
+
+impl LapsedLease {
+    /// The cause, for who is refused. `name` is what the node is called.
+    #[must_use]
+    pub fn in_words(&self, name: &str, now: MonotonicTime) -> String {
+        match self.cause {
+            LapseCause::Silent(end) => {
+                let ago = now.since(end).as_secs();
+                format!("the lease of {name} lapsed {ago} s ago")
+            }
+            LapseCause::NeverHeard => {
+                format!("{name} is away: it was not heard since this node started")
+            }
+            LapseCause::CutOff => format!(
+                "{name} was cut off, and a part of what it signed before has not arrived here yet"
+            ),
+        }
+    }
+}
+
+impl ForeignClosed {
+    /// The rule, with a lease in the words of [`LapsedLease::in_words`].
+    #[must_use]
+    pub fn in_words(&self, name: impl FnOnce(NodeId) -> String, now: MonotonicTime) -> String {
+        match self {
+            Self::Lapsed(lapsed) => {
+                let why = lapsed.in_words(&name(lapsed.by), now);
+                format!("a grant allows it, and {why}")
+            }
+            Self::NotIn | Self::NotGranted | Self::NotShared | Self::Shortened => self.to_string(),
+        }
+    }
 }
 
 impl AccessDecision<'_> {
@@ -114,5 +173,35 @@ pub fn told(agreed: bool, shown: bool, reveal: bool) -> DenialAnswer {
         DenialAnswer::Denied
     } else {
         DenialAnswer::Unknown
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// Who is refused reads what happened, and never that a grant is missing.
+    #[test]
+    fn a_lapse_names_the_node_and_what_became_of_it() {
+        let at = |seconds| MonotonicTime::new(Duration::from_secs(seconds));
+        for (cause, words) in [
+            (
+                LapseCause::Silent(at(30)),
+                "the lease of nas lapsed 12 s ago",
+            ),
+            (LapseCause::NeverHeard, "nas is away"),
+            (LapseCause::CutOff, "nas was cut off"),
+        ] {
+            let by = NodeId([1; 32]);
+            let closed = ForeignClosed::Lapsed(LapsedLease { by, cause });
+            let told = closed.in_words(|_| "nas".to_owned(), at(42));
+            assert!(told.contains(words), "{told}");
+            assert!(!told.contains("no grant"), "{told}");
+        }
+        let name = |_| unreachable!("no node is named");
+        let told = ForeignClosed::NotGranted.in_words(name, at(0));
+        assert!(told.contains("no grant allows it"), "{told}");
     }
 }

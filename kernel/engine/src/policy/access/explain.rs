@@ -49,7 +49,7 @@ pub fn explain(
         let found = found.collect();
         Some((source, resource, found))
     });
-    let (mut considered, decided) = consider(levels);
+    let (mut considered, decided) = consider(levels, &|node| node.short());
     let default = policy(defaults, server);
     considered.push(default.1.clone());
     let (permission, source, rule) =
@@ -69,7 +69,10 @@ type EntriesFound<'a> = (Source, GrantResource, Vec<(&'a Granted, Force)>);
 type RuleFound = Option<(Permission, Source, String)>;
 
 /// All entries in words, by level, and the first one that decides.
-fn consider<'a>(levels: impl Iterator<Item = EntriesFound<'a>>) -> (Vec<String>, RuleFound) {
+fn consider<'a>(
+    levels: impl Iterator<Item = EntriesFound<'a>>,
+    name: &dyn Fn(NodeId) -> String,
+) -> (Vec<String>, RuleFound) {
     let mut considered = Vec::new();
     let mut decided: RuleFound = None;
     for (source, resource, mut found) in levels {
@@ -78,7 +81,7 @@ fn consider<'a>(levels: impl Iterator<Item = EntriesFound<'a>>) -> (Vec<String>,
             considered.push(format!("no entry for {}", named(&resource)));
         }
         for (granted, force) in found {
-            let sentence = sentence(granted, &force);
+            let sentence = sentence(granted, &force, name);
             if decided.is_none() && force == Force::InForce {
                 decided = Some((granted.grant.permission, source, sentence.clone()));
             }
@@ -89,17 +92,18 @@ fn consider<'a>(levels: impl Iterator<Item = EntriesFound<'a>>) -> (Vec<String>,
 }
 
 /// The same for an agent of another node, whose entries are in the logs of the cluster. `hindrance` is what closes
-/// to it what they allow.
+/// to it what they allow; `name` gives the names of nodes.
 #[must_use]
 pub fn explain_foreign<'a>(
     levels: impl Iterator<Item = (Source, GrantResource, Vec<(&'a Granted, Force)>)>,
-    hindrance: Option<ForeignClosed>,
+    hindrance: Option<String>,
+    name: &dyn Fn(NodeId) -> String,
 ) -> Explanation {
-    let (mut considered, decided) = consider(levels);
-    considered.extend(hindrance.map(|why| why.to_string()));
+    let (mut considered, decided) = consider(levels, name);
+    considered.extend(hindrance.clone());
     let (permission, source, rule) = match (decided, hindrance) {
         (Some((Permission::Allow, ..)), Some(why)) => {
-            (Permission::Deny, Source::DefaultPolicy, why.to_string())
+            (Permission::Deny, Source::DefaultPolicy, why)
         }
         (Some(decided), _) => decided,
         (None, _) => {
@@ -117,10 +121,11 @@ pub fn explain_foreign<'a>(
     }
 }
 
-/// Entries in force first, deny before allow, those that last longer first.
+/// Entries in force first, then those that a conflict closes, deny before allow, those that last longer first.
 fn weight(granted: &Granted, force: &Force) -> impl Ord + use<> {
     (
         *force != Force::InForce,
+        !matches!(force, Force::InConflict { .. }),
         granted.grant.permission == Permission::Allow,
         std::cmp::Reverse(granted.grant.not_after_ms.unwrap_or(u64::MAX)),
         granted.grant.id,
@@ -160,7 +165,27 @@ fn named(resource: &GrantResource) -> String {
     }
 }
 
-fn sentence(granted: &Granted, force: &Force) -> String {
+/// Which revoke beats a grant, and what to do.
+#[must_use]
+pub fn conflict(force: &Force, name: impl Fn(NodeId) -> String) -> Option<String> {
+    match force {
+        Force::InConflict { revoke, at_ms } => Some(format!(
+            "in conflict with the revoke of {} at {}: grant again to allow it",
+            name(revoke.issuer),
+            rfc3339_ms(*at_ms)
+        )),
+        Force::InForce
+        | Force::Expired(_)
+        | Force::EndedEarly(_)
+        | Force::Revoked(_)
+        | Force::NotAuthorised
+        | Force::Quarantined
+        | Force::Waits
+        | Force::NotUnderstood => None,
+    }
+}
+
+fn sentence(granted: &Granted, force: &Force, name: &dyn Fn(NodeId) -> String) -> String {
     let verb = match granted.grant.permission {
         Permission::Allow => "allows",
         Permission::Deny => "denies",
@@ -186,6 +211,10 @@ fn sentence(granted: &Granted, force: &Force) -> String {
                 place.issuer.short(),
                 place.sequence
             )
+        }
+        Force::InConflict { .. } => {
+            let why = conflict(force, name).unwrap_or_default();
+            format!("does not count: {why}")
         }
         Force::NotAuthorised => "does not count: the node that issued it may not".to_owned(),
         Force::Waits => "does not count yet: what its node wrote before it is missing".to_owned(),
@@ -227,14 +256,16 @@ pub fn list(
     shown.filter(wanted).collect()
 }
 
-/// These entries of the logs of a cluster, with the names that its other nodes have at `here`.
+/// These entries of the logs of a cluster, each with the conflict that closes it, and with the names that the
+/// cluster's other nodes have at `here`.
 pub fn list_cluster<'a>(
-    granted: impl Iterator<Item = &'a Granted>,
+    granted: impl Iterator<Item = (&'a Granted, Option<String>)>,
     here: NodeId,
     name: impl Fn(NodeId) -> String,
 ) -> Vec<access::Entry> {
-    let entries = granted.filter_map(|granted| {
+    let entries = granted.filter_map(|(granted, conflict)| {
         let mut entry = shown(granted)?;
+        entry.conflict = conflict;
         let Subject::Agent(agent) = &granted.grant.subject else {
             return None;
         };
@@ -274,5 +305,6 @@ fn shown(granted: &Granted) -> Option<access::Entry> {
         granted_at: rfc3339_ms(granted.told_at_ms),
         expires_at: granted.grant.not_after_ms.map(rfc3339_ms),
         justification: granted.grant.justification.clone(),
+        conflict: None,
     })
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use mgp_protocol::ids::{AgentId, NodeAgent, NodeId, ServerId};
 use mgp_protocol::mgp::access::{Permission, Source};
 
-use super::decision::{AccessDecision, ForeignClosed};
+use super::decision::{AccessDecision, ForeignClosed, LapseCause, LapsedLease};
 use super::{AccessEntry, AgentRules, GrantTable, Principal};
 use crate::clock::MonotonicTime;
 use crate::policy::grants::{GrantResource, Granted, Subject};
@@ -63,8 +63,10 @@ pub enum ForeignLease {
     /// Everyone who could take something back was heard. The word of this one ends first, then; None where there
     /// is nobody else.
     Held(Option<(MonotonicTime, NodeId)>),
-    /// This one was not heard for too long.
-    Lapsed(NodeId),
+    /// It has lapsed.
+    Lapsed(LapsedLease),
+    /// The logs lack something that they held: it may have taken something back.
+    Shortened,
 }
 
 impl GrantTable {
@@ -117,6 +119,16 @@ impl GrantTable {
         of_node && self.opens(principal, server, now_ms)
     }
 
+    /// What keeps all agents of other nodes out at present.
+    #[must_use]
+    pub fn foreign_lapse(&self) -> Option<ForeignClosed> {
+        match self.foreign.as_ref()?.lease() {
+            ForeignLease::Lapsed(lapsed) => Some(ForeignClosed::Lapsed(lapsed)),
+            ForeignLease::Shortened => Some(ForeignClosed::Shortened),
+            ForeignLease::Held(_) => None,
+        }
+    }
+
     /// The table with the lease ended, where its time has come; None where it has not.
     #[must_use]
     pub fn lapsed(&self, now: impl FnOnce() -> MonotonicTime) -> Option<Self> {
@@ -124,8 +136,10 @@ impl GrantTable {
         let ForeignLease::Held(Some((end, by))) = foreign.lease() else {
             return None;
         };
+        let cause = LapseCause::Silent(end);
+        let lapsed = ForeignLease::Lapsed(LapsedLease { by, cause });
         (now() >= end).then(|| Self {
-            foreign: Some(Arc::new(foreign.with_lease(ForeignLease::Lapsed(by)))),
+            foreign: Some(Arc::new(foreign.with_lease(lapsed))),
             ..self.clone()
         })
     }
@@ -203,7 +217,10 @@ impl ForeignRules {
     }
 
     pub(super) fn has_lapsed(&self) -> bool {
-        matches!(self.lease, ForeignLease::Lapsed(_))
+        match self.lease {
+            ForeignLease::Lapsed(_) | ForeignLease::Shortened => true,
+            ForeignLease::Held(_) => false,
+        }
     }
 
     pub(super) fn of(&self, agent: &AgentId, server: &ServerId) -> Option<&AgentRules> {
@@ -247,7 +264,10 @@ impl ForeignRules {
         agents.any(|agent| {
             let decision = self.decide(agent, server, None, now_ms);
             decision.permission == Permission::Allow
-                || matches!(decision.closed, Some(ForeignClosed::Lapsed(_)))
+                || matches!(
+                    decision.closed,
+                    Some(ForeignClosed::Lapsed(_) | ForeignClosed::Shortened)
+                )
         })
     }
 
@@ -285,7 +305,10 @@ impl ForeignRules {
                 ..open(source, Some(entry))
             },
             (Permission::Allow, _) if !is_shared => closed(ForeignClosed::NotShared),
-            (Permission::Allow, ForeignLease::Lapsed(by)) => closed(ForeignClosed::Lapsed(by)),
+            (Permission::Allow, ForeignLease::Lapsed(lapsed)) => {
+                closed(ForeignClosed::Lapsed(lapsed))
+            }
+            (Permission::Allow, ForeignLease::Shortened) => closed(ForeignClosed::Shortened),
             (Permission::Allow, ForeignLease::Held(_)) => open(source, Some(entry)),
         }
     }
@@ -305,7 +328,8 @@ impl ForeignRules {
             return Some(ForeignClosed::NotShared);
         }
         match self.lease {
-            ForeignLease::Lapsed(by) => Some(ForeignClosed::Lapsed(by)),
+            ForeignLease::Lapsed(lapsed) => Some(ForeignClosed::Lapsed(lapsed)),
+            ForeignLease::Shortened => Some(ForeignClosed::Shortened),
             ForeignLease::Held(_) => None,
         }
     }

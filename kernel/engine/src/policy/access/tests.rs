@@ -6,7 +6,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::policy::grants::{
-    Grant, GrantChange, LogChange, LogPosition, Operation, OperationId, Revoke, Written,
+    CausalContext, Grant, GrantChange, LogChange, LogPosition, Operation, OperationId, Revoke,
+    Written,
 };
 
 const NOW: u64 = 10_000;
@@ -59,6 +60,7 @@ fn write(grants: &mut Grants, by: u8, change: GrantChange) {
         author: "admin".into(),
         told_at_ms: 5000,
         change: LogChange::Grants(change),
+        context: CausalContext::default(),
     };
     grants.apply(&Written::new(operation)).unwrap();
 }

@@ -50,6 +50,11 @@ impl IssuerLog {
         self.fork.is_some()
     }
 
+    /// The first place that is claimed by two.
+    pub(super) fn fork(&self) -> Option<u64> {
+        self.fork
+    }
+
     pub(super) fn certain(&self) -> u64 {
         self.certain
     }

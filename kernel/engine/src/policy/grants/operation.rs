@@ -1,5 +1,6 @@
 //! One operation of a log: what is signed, stored and sent.
 
+mod context;
 pub(super) mod home_form;
 mod membership;
 
@@ -11,6 +12,8 @@ use mgp_protocol::mgp::access::Permission;
 use mgp_protocol::mgp::permission::PermissionType;
 use serde::{Deserialize, Serialize};
 
+pub(super) use self::context::BRANCHES_NAMED_MAX;
+pub use self::context::CausalContext;
 pub use self::membership::{LogTip, MemberChange, MemberRole};
 use super::{GRANTS_END, ISSUERS_MAX, SEQUENCE_END};
 
@@ -24,6 +27,12 @@ hex_id! {
     /// The id of a grant: random, never used twice.
     GrantId, 16
 }
+
+impl GrantId {
+    /// No grant has it: ids are random.
+    pub const NOBODY: Self = Self([0; 16]);
+}
+
 hex_id! {
     /// The hash of an operation's bytes.
     OperationId, 32
@@ -123,6 +132,21 @@ pub enum GrantChange {
     Revoke(Revoke),
 }
 
+impl Revoke {
+    /// What an admin writes when it starts again after its log ended with [`MemberChange::Rest`]. It takes nothing
+    /// away, builds of every version take it, and with it the rest is no longer the last word.
+    #[must_use]
+    pub fn resume() -> Self {
+        Self::Ids(vec![GrantId::NOBODY])
+    }
+
+    /// True when it only says that its issuer is at work again.
+    #[must_use]
+    pub fn is_resume(&self) -> bool {
+        *self == Self::resume()
+    }
+}
+
 impl GrantChange {
     /// The ids of the grants it revokes.
     #[must_use]
@@ -184,6 +208,16 @@ impl LogChange {
         }
     }
 
+    /// True when it only says that its issuer stops, or is at work again.
+    #[must_use]
+    pub fn is_rest_or_resume(&self) -> bool {
+        match self {
+            Self::Grants(GrantChange::Revoke(revoke)) => revoke.is_resume(),
+            Self::Members(change) => *change == MemberChange::Rest {},
+            Self::Grants(GrantChange::Grant(_)) | Self::Unknown(_) => false,
+        }
+    }
+
     /// True when it gives something: such operations end earlier, so that a full log can still take away.
     #[must_use]
     pub fn gives(&self) -> bool {
@@ -223,6 +257,9 @@ pub struct Operation {
     pub told_at_ms: u64,
     /// What it does.
     pub change: LogChange,
+    /// What its issuer knew of other logs; older builds neither write nor read it.
+    #[serde(skip_serializing_if = "CausalContext::is_empty")]
+    pub context: CausalContext,
 }
 
 /// An operation that no node takes.

@@ -163,8 +163,8 @@ mod tests {
     use super::*;
     use crate::node_key::first_bad;
     use crate::policy::grants::{
-        Grant, GrantChange, GrantId, GrantResource, LogChange, LogPosition, OperationId, Revoke,
-        Subject,
+        CausalContext, Grant, GrantChange, GrantId, GrantResource, LogChange, LogPosition,
+        OperationId, Revoke, Subject,
     };
 
     fn operation(issuer: NodeId, change: GrantChange) -> Operation {
@@ -178,6 +178,7 @@ mod tests {
             author: "operator".into(),
             told_at_ms: 5,
             change: LogChange::Grants(change),
+            context: CausalContext::default(),
         }
     }
 

@@ -1,4 +1,6 @@
-use mgp_protocol::ids::{AgentId, ServerId};
+mod conflicts;
+
+use mgp_protocol::ids::{AgentId, NodeServer, ServerId};
 use proptest::prelude::*;
 
 use super::*;
@@ -38,6 +40,16 @@ fn revoke(id: u8) -> GrantChange {
 
 /// A log of these changes, chained.
 fn log(by: u8, changes: Vec<GrantChange>) -> Vec<Written> {
+    log_knowing(by, changes, &[])
+}
+
+/// The same, of somebody who knew so much of other logs.
+fn log_knowing(by: u8, changes: Vec<GrantChange>, known: &[(u8, u64)]) -> Vec<Written> {
+    let known = known.iter().map(|(log, next)| (issuer(*log), *next));
+    let context = CausalContext {
+        logs: known.collect(),
+        branches: Vec::new(),
+    };
     let mut previous = OperationId::START;
     let mut out = Vec::new();
     for (sequence, change) in (0..).zip(changes) {
@@ -51,6 +63,7 @@ fn log(by: u8, changes: Vec<GrantChange>) -> Vec<Written> {
             author: "admin".into(),
             told_at_ms: 1000 + sequence,
             change: LogChange::Grants(change),
+            context: context.clone(),
         });
         previous = operation.id();
         out.push(operation);
@@ -83,7 +96,7 @@ fn in_force(grants: &Grants, authority: &Authority, now_ms: u64) -> Vec<u8> {
 fn a_revoke_wins_in_either_order_and_for_good() {
     let (one, other) = (
         log(1, vec![allow(1), allow(2)]),
-        log(2, vec![revoke(1), allow(1)]),
+        log_knowing(2, vec![revoke(1), allow(1)], &[(1, 2)]),
     );
     for order in [[&one, &other], [&other, &one]] {
         let grants = applied(order.into_iter().flatten());
@@ -111,7 +124,7 @@ fn a_grant_ends_at_its_end() {
 #[test]
 fn only_what_an_authorised_issuer_wrote_counts() {
     let one = log(1, vec![allow(1), allow(2)]);
-    let other = log(2, vec![revoke(1)]);
+    let other = log_knowing(2, vec![revoke(1)], &[(1, 2)]);
     let grants = applied(one.iter().chain(&other));
     assert!(in_force(&grants, &Authority::nobody(issuer(1)), 0).is_empty());
     let first = Authority::nobody(issuer(1)).with(issuer(1));
@@ -128,7 +141,7 @@ fn a_revoke_up_to_a_place_spares_what_came_after() {
     let subject = agent("a");
     let sweep = GrantChange::Revoke(Revoke::UpTo { subject, until });
     let one = log(1, vec![allow(1), allow(2), allow(3)]);
-    let two = log(2, vec![sweep, allow(4)]);
+    let two = log_knowing(2, vec![sweep, allow(4)], &[(1, 3)]);
     let grants = applied(two.iter().chain(&one));
     assert_eq!(in_force(&grants, &everyone(), 0), [3, 4]);
 }
@@ -162,7 +175,8 @@ fn an_operation_ahead_of_a_gap_can_only_take_away() {
 #[test]
 fn a_fork_leaves_only_what_takes_away() {
     let one = log(1, vec![allow(1), allow(2), deny(3)]);
-    let other = log(1, vec![allow(1), deny(4), revoke(9)]);
+    let known = [(2, 2)];
+    let other = log_knowing(1, vec![allow(1), deny(4), revoke(9)], &known);
     let friend = log(2, vec![allow(8), allow(9)]);
     let there: Vec<_> = friend.iter().chain(&one).chain(&other).collect();
     let back: Vec<_> = other

@@ -9,7 +9,10 @@ use serde::de::{DeserializeOwned, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use super::operation::home_form::HomeOperation;
-use super::{ClusterId, GrantChange, LogChange, LogPosition, MemberChange, Operation, OperationId};
+use super::{
+    CausalContext, ClusterId, GrantChange, LogChange, LogPosition, MemberChange, Operation,
+    OperationId,
+};
 
 /// Most bytes of an operation: some [`super::IDS_MAX`] ids and the longest texts, twice over.
 pub const OPERATION_MAX: usize = 128 << 10;
@@ -52,6 +55,13 @@ struct OperationHead {
 #[derive(Deserialize)]
 struct ChangeOf<T> {
     change: T,
+}
+
+/// One member of it that older builds do not write.
+#[derive(Deserialize)]
+struct OperationContext {
+    #[serde(default)]
+    context: CausalContext,
 }
 
 /// The name of a change's kind; the rest is passed over.
@@ -114,6 +124,12 @@ impl Written {
             author: head.author,
             told_at_ms: head.told_at_ms,
             change: change(body)?,
+            // What cannot be read, or is too long, says that nothing was known: fewer grants count.
+            context: whole::<OperationContext>(body)
+                .ok()
+                .map(|read| read.context)
+                .filter(CausalContext::is_bounded)
+                .unwrap_or_default(),
         };
         if operation.change.check().is_err() {
             operation.change = LogChange::Unknown("one that breaks a rule".into());
@@ -227,6 +243,7 @@ mod tests {
             author: "operator".into(),
             told_at_ms: 5,
             change: LogChange::Grants(GrantChange::Revoke(Revoke::Ids(vec![GrantId([1; 16])]))),
+            context: CausalContext::default(),
         }
     }
 

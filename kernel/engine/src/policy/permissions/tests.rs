@@ -3,7 +3,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::policy::grants::{
-    Authority, GrantId, Grants, LogChange, LogPosition, Operation, Written,
+    Authority, CausalContext, GrantId, Grants, LogChange, LogPosition, Operation, Written,
 };
 use mgp_protocol::ids::{NodeId, ServerId};
 
@@ -242,6 +242,7 @@ fn decisions_outlive_the_server() {
                 author,
                 told_at_ms: 0,
                 change: LogChange::Grants(change),
+                context: CausalContext::default(),
             };
             grants.apply(&Written::new(operation)).unwrap();
         }

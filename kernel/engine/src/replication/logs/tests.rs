@@ -100,6 +100,7 @@ fn a_fork_of_the_log_that_admitted_somebody_undoes_no_cut_and_no_revoke() {
     all.extend([first.write(allow(1)), first.write(allow(6))]);
     all.push(second.write(admit(2, MemberRole::Admin)));
     all.push(third.write(cut(3, LogTip::EMPTY)));
+    third.context.logs.insert(node(0), first.tip.next);
     all.extend([third.write(revoke(1)), third.write(allow(7))]);
     assert_eq!(in_force(&offered(&all)), [6, 7]);
     // Node 1 signs another operation in place of the admission of node 2.
@@ -124,6 +125,7 @@ fn ahead_of_a_gap_everything_takes_and_nothing_gives() {
     let missing = second.write(allow(3));
     let mut third = Pen::new(2, cluster());
     all.push(second.write(admit(2, MemberRole::Admin)));
+    third.context.logs = [(node(0), first.tip.next), (node(1), second.tip.next)].into();
     all.extend([third.write(revoke(1)), third.write(allow(4))]);
     let logs = offered(&all);
     assert_eq!(in_force(&logs), [2]);
@@ -167,6 +169,7 @@ fn only_the_recovery_key_helps_when_two_cut_each_other_off() {
     let cut = MemberChange::Cut {
         node: node(RECOVERY),
         at: tip,
+        stays_as: None,
     };
     all.push(first.write(LogChange::Members(cut)));
     let recover = MemberChange::Recover { key: key(4), name };
@@ -278,6 +281,8 @@ enum Step {
     Write(u8, StepChange),
     /// Goes on from an earlier place of its log.
     Fork(u8, u64),
+    /// Hears of all that another one wrote.
+    Hear(u8, u8),
 }
 
 #[derive(Clone, Debug)]
@@ -287,7 +292,7 @@ enum StepChange {
     Rekey(u8, u8),
     Recover(u8),
     Allow(u8, u8),
-    Deny(u8),
+    Deny(u8, u8),
     Revoke(u8),
     UpTo(u8, u64),
     Unknown,
@@ -304,14 +309,15 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (0_u8..5, 0_u8..5).prop_map(|(n, to)| StepChange::Rekey(n, to)),
         1 => (0_u8..5).prop_map(StepChange::Recover),
         6 => (1_u8..20, 1_u8..20).prop_map(|(id, replaces)| StepChange::Allow(id, replaces)),
-        2 => (1_u8..20).prop_map(StepChange::Deny),
+        2 => (1_u8..20, 1_u8..20).prop_map(|(id, replaces)| StepChange::Deny(id, replaces)),
         3 => (1_u8..20).prop_map(StepChange::Revoke),
         1 => (0_u8..5, 0_u64..6).prop_map(|(n, until)| StepChange::UpTo(n, until)),
         1 => Just(StepChange::Unknown),
     ];
     prop_oneof![
         12 => (who.clone(), change).prop_map(|(n, change)| Step::Write(n, change)),
-        1 => (who, 0_u64..4).prop_map(|(n, back)| Step::Fork(n, back)),
+        1 => (who.clone(), 0_u64..4).prop_map(|(n, back)| Step::Fork(n, back)),
+        4 => (who.clone(), who).prop_map(|(n, other)| Step::Hear(n, other)),
     ]
 }
 
@@ -334,6 +340,13 @@ fn history() -> impl Strategy<Value = Vec<Signed>> {
                         pen.tip = *tip;
                     }
                 }
+                Step::Hear(n, other) if n != other => {
+                    let (tip, number) = (pens[&other].tip, pens[&other].n);
+                    let context = &mut pens.get_mut(&n).unwrap().context;
+                    context.logs.insert(node(number), tip.next);
+                    context.branches.push(tip.id);
+                }
+                Step::Hear(..) => {}
                 Step::Write(n, change) => {
                     let change = model::change(&change, &pens);
                     let pen = pens.get_mut(&n).unwrap();
@@ -388,7 +401,7 @@ proptest! {
                 let force = logs.grants().force(granted, logs.authority(), 0);
                 let allows = granted.grant.permission == mgp_protocol::mgp::access::Permission::Allow;
                 let which = (granted.grant.id, granted.place);
-                if allows && matches!(force, Force::Revoked(_)) {
+                if allows && matches!(force, Force::Revoked(_) | Force::InConflict { .. }) {
                     gone.insert(which);
                 }
                 if allows && force == Force::InForce {

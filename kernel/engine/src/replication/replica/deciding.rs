@@ -5,7 +5,11 @@ use mgp_protocol::mgp::access::Permission;
 
 use super::Replica;
 use crate::clock::MonotonicTime;
-use crate::policy::grants::{Force, GrantId, GrantResource, Granted, LogPosition, Revoke, Subject};
+use crate::policy::access::LapseCause;
+use crate::policy::grants::{
+    Force, GrantId, GrantResource, Granted, LogPosition, MemberChange, MemberRole, Revoke, Subject,
+};
+use crate::replication::own_log::OwedRevoke;
 
 /// Why a call from another node is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -13,8 +17,8 @@ pub enum RemoteDenial {
     /// One of the two nodes is not in the cluster.
     #[error("the node is not in the cluster")]
     NotIn,
-    /// Nothing allows it.
-    #[error("nothing allows it")]
+    /// No grant allows it.
+    #[error("no grant allows it")]
     NotGranted,
     /// Somebody denied it.
     #[error("grant {0} denies it")]
@@ -22,6 +26,9 @@ pub enum RemoteDenial {
     /// Somebody who could have taken it away was not heard within the lease.
     #[error("node {} could have taken it back and was not heard for too long", .0.short())]
     Lapsed(NodeId),
+    /// The logs here lack something that they held.
+    #[error("the logs lack entries that may have taken it back")]
+    Shortened,
 }
 
 /// Who has confirmed an operation.
@@ -31,9 +38,20 @@ pub struct Confirmation {
     pub by: usize,
     /// How many there are.
     pub of: usize,
-    /// Those that do not, and when what they allow ends by itself; None where that is not known, because they
-    /// may not know that this node is at work.
-    pub missing: Vec<(NodeId, Option<MonotonicTime>)>,
+    /// Those that do not, and when each of them stops allowing what it takes away, though nobody reaches it.
+    pub missing: Vec<(NodeId, AllowEnd)>,
+}
+
+/// When a node that is not reached stops allowing what was taken away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AllowEnd {
+    /// By then at the latest.
+    By(MonotonicTime),
+    /// After its own lease, which it has not said.
+    UnknownLease,
+    /// Perhaps never: as far as is known here, it may hold that this node is shut down, or that it is no admin, and
+    /// then does not wait for its word.
+    Unbounded,
 }
 
 impl Replica {
@@ -64,6 +82,7 @@ impl Replica {
             let id = granted.grant.id;
             return match granted.grant.permission {
                 Permission::Deny => Err(RemoteDenial::Denied(id)),
+                Permission::Allow if self.is_shortened() => Err(RemoteDenial::Shortened),
                 Permission::Allow => self
                     .unheard(now)
                     .map_or(Ok(id), |node| Err(RemoteDenial::Lapsed(node))),
@@ -97,10 +116,11 @@ impl Replica {
                     && last.is_some_and(|last| granted.place.sequence <= *last)
             }
         });
+        let issuer = self.logs.here();
+        let sequence = self.logs.grants().tip(issuer).next;
+        let next = LogPosition { issuer, sequence };
         if owed && allows {
-            let issuer = self.logs.here();
-            let sequence = self.logs.grants().tip(issuer).next;
-            return Force::Revoked(LogPosition { issuer, sequence });
+            return Force::Revoked(next);
         }
         let by_clock_ms = match allows {
             true => self.spread.latest(now_ms),
@@ -113,7 +133,22 @@ impl Replica {
         {
             return Force::EndedEarly(end);
         }
-        force
+        match force == Force::InForce && allows {
+            true => self.conflict_with_owed(granted, next).unwrap_or(force),
+            false => force,
+        }
+    }
+
+    /// What this node has yet to sign beats grants in the same way as what is signed.
+    fn conflict_with_owed(&self, granted: &Granted, next: LogPosition) -> Option<Force> {
+        let grants = self.logs.grants();
+        let mut owed = self.own.owed().iter();
+        let beats = |owed: &&OwedRevoke| {
+            let revoke = (&owed.revoke, &owed.context);
+            grants.is_beaten(granted, revoke, next)
+        };
+        let (revoke, at_ms) = (next, owed.find(beats)?.told_at_ms);
+        Some(Force::InConflict { revoke, at_ms })
     }
 
     /// When a grant ends by the wall clock here, if it does.
@@ -127,7 +162,8 @@ impl Replica {
     }
 
     /// Somebody who could take grants back and was not heard within the lease; None when all were. Who rests
-    /// writes nothing until it is heard again.
+    /// writes nothing until its log says that it is at work again. An older version does not write that, so that
+    /// it counts from when it is heard.
     #[must_use]
     pub fn unheard(&self, now: MonotonicTime) -> Option<NodeId> {
         let grants = self.logs.grants();
@@ -138,6 +174,18 @@ impl Replica {
             *node != here && !rests && self.leases.until(*node, now).is_none()
         });
         silent.or_else(|| self.incomplete())
+    }
+
+    /// Why the lease of a node that is [`unheard`](Self::unheard) has lapsed.
+    #[must_use]
+    pub(in crate::replication) fn lapse_cause(&self, node: NodeId) -> LapseCause {
+        let member = self.logs.members().get(node);
+        let is_cut = member.is_some_and(|member| member.cut.is_some());
+        if is_cut {
+            return LapseCause::CutOff;
+        }
+        let end = self.leases.last_end(node);
+        end.map_or(LapseCause::NeverHeard, LapseCause::Silent)
     }
 
     /// Whose word ends first of those who could take something back, and when.
@@ -164,7 +212,8 @@ impl Replica {
         let all = self.logs.members().all();
         let mut lacking = all.filter(|(node, member)| {
             let known = grants.tip(*node).next;
-            let lacks = member.cut.is_some_and(|end| known < end);
+            let end = member.cut.or(member.demoted);
+            let lacks = end.is_some_and(|end| known < end);
             member.may_take && lacks && !grants.is_forked(*node)
         });
         lacking.next().map(|(node, _)| node)
@@ -175,17 +224,10 @@ impl Replica {
     pub fn confirmation(&self, sequence: u64) -> Confirmation {
         let others = self.others();
         let here = self.logs.here();
-        let holds = |node: &NodeId| {
-            let told = self.peers.get(node).and_then(|peer| peer.heads.get(&here));
-            told.is_some_and(|head| {
-                let same = self.logs.grants().tip_at(here, head.tip.next);
-                head.tip.next > sequence && same == Some(head.tip)
-            })
-        };
-        let missing = others.iter().filter(|node| !holds(node));
-        let missing: Vec<_> = missing
-            .map(|node| (*node, self.ends_by_itself(*node)))
-            .collect();
+        let missing = others
+            .iter()
+            .filter(|node| !self.holds(**node, here, sequence));
+        let missing: Vec<_> = missing.map(|node| (*node, self.allow_end(*node))).collect();
         Confirmation {
             by: others.len() - missing.len(),
             of: others.len(),
@@ -193,15 +235,51 @@ impl Replica {
         }
     }
 
-    /// When what this node allowed elsewhere ends at a node that hears nothing from it any more.
-    fn ends_by_itself(&self, node: NodeId) -> Option<MonotonicTime> {
-        let answered = self.peers.get(&node).and_then(|peer| peer.answered_at);
-        let last = match answered {
-            Some(at) => at,
-            None if self.rested => return None,
-            None => self.started,
-        };
-        Some(last + self.leases.length())
+    /// Whether a node has said since this one's start that its disk has the operation at this place of a log.
+    fn holds(&self, node: NodeId, issuer: NodeId, sequence: u64) -> bool {
+        let peer = self.peers.get(&node);
+        let head = peer.and_then(|peer| peer.heads.get(&issuer));
+        head.is_some_and(|head| {
+            let same = self.logs.grants().tip_at(issuer, head.tip.next);
+            head.tip.next > sequence && same == Some(head.tip)
+        })
+    }
+
+    /// When a node that hears nothing from this one any more stops allowing what this one takes away. Nobody can
+    /// extend it: only an answer to a question of its own counts there, from the sending of that question on, and
+    /// an answer after the operation was stored says that there is one more to be known.
+    pub(super) fn allow_end(&self, node: NodeId) -> AllowEnd {
+        let answered = self.peers.get(&node).and_then(|peer| peer.answered);
+        // What another life of it believed is over. This one's may have asked this node before it was started.
+        let current = answered.filter(|it| self.lives.is_current(node, it.life));
+        match current.filter(|_| self.is_awaited_by(node)) {
+            Some(answered) if answered.is_known => AllowEnd::By(answered.until),
+            Some(_) => AllowEnd::UnknownLease,
+            None => AllowEnd::Unbounded,
+        }
+    }
+
+    /// Whether a node is certain to wait for this one's word, over a restart of its own, too: its disk has what
+    /// this node wrote after it was last shut down. Without that, the node must know it as an admin at all.
+    fn is_awaited_by(&self, node: NodeId) -> bool {
+        let (grants, here) = (self.logs.grants(), self.logs.here());
+        if let Some(rest) = grants.last_rest(here) {
+            return self.holds(node, here, rest + 1);
+        }
+        let mut admissions = grants.member_changes().filter(|(place, _, told)| {
+            told.lets_in == Some(here)
+                && match &told.change {
+                    MemberChange::Admit { role, .. } => *role == MemberRole::Admin,
+                    // Of whom else it is written, the node may not know that it was one.
+                    MemberChange::Rekey { node, .. } => *node == place.issuer,
+                    MemberChange::Found { .. } | MemberChange::Recover { .. } => true,
+                    MemberChange::Cut { .. }
+                    | MemberChange::Rename { .. }
+                    | MemberChange::Rest {} => false,
+                }
+        });
+        self.holds(node, here, 0)
+            || admissions.any(|(place, _, _)| self.holds(node, place.issuer, place.sequence))
     }
 
     /// True when this node may sign.

@@ -1,13 +1,15 @@
 //! What comes from other nodes.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use mgp_protocol::federation::hello::LifeId;
 use mgp_protocol::ids::NodeId;
 
-use super::{LogMessage, Replica, ReplicaEffect, ReplicaMeans};
+use super::{AnsweredLease, LogMessage, Replica, ReplicaEffect, ReplicaMeans};
+use crate::clock::MonotonicTime;
 use crate::cluster::clock_offset::MeasuredClock;
-use crate::policy::grants::Signed;
+use crate::policy::grants::{LogTip, Signed};
 use crate::replication::exchange::lacks;
 use crate::replication::lease::Nonce;
 use crate::replication::lives::LifeHeard;
@@ -37,7 +39,12 @@ impl Replica {
         }
         let before = self.lives.is_twice(from);
         let mut effects = match message {
-            LogMessage::Ask { life, nonce, heads } => self.asked(from, life, nonce, heads, means),
+            LogMessage::Ask {
+                life,
+                nonce,
+                heads,
+                lease,
+            } => self.asked(from, life, nonce, lease, heads, means),
             LogMessage::Answer { life, nonce, heads } => {
                 self.answered(from, life, nonce, heads, means)
             }
@@ -61,6 +68,7 @@ impl Replica {
         from: NodeId,
         life: LifeId,
         nonce: Nonce,
+        lease: Option<Duration>,
         theirs: Arc<LogHeads>,
         means: &mut ReplicaMeans<'_>,
     ) -> Vec<ReplicaEffect> {
@@ -68,9 +76,12 @@ impl Replica {
         if belief == Belief::None {
             return Vec::new();
         }
-        let (life, heads) = (self.life, self.heads());
-        let answer = LogMessage::Answer { life, nonce, heads };
-        self.peers.entry(from).or_default().answered_at = Some(means.now);
+        let answer = LogMessage::Answer {
+            life: self.life,
+            nonce,
+            heads: self.heads(),
+        };
+        self.note_answered(from, life, lease, means.now);
         let mut effects = vec![ReplicaEffect::Send(from, answer)];
         match belief {
             Belief::None => {}
@@ -80,6 +91,25 @@ impl Replica {
             }
         }
         effects
+    }
+
+    /// The asker believes this answer for its lease from its question on, so no longer than for as much from now.
+    fn note_answered(
+        &mut self,
+        node: NodeId,
+        life: LifeId,
+        lease: Option<Duration>,
+        now: MonotonicTime,
+    ) {
+        let peer = self.peers.entry(node).or_default();
+        let until = now + lease.unwrap_or_default();
+        peer.answered = Some(AnsweredLease {
+            until: peer
+                .answered
+                .map_or(until, |before| before.until.max(until)),
+            life,
+            is_known: lease.is_some(),
+        });
     }
 
     fn answered(
@@ -209,9 +239,10 @@ impl Replica {
         }
     }
 
-    fn settle(&mut self) {
+    pub(super) fn settle(&mut self) {
         let grants = self.logs.grants();
-        self.leases
-            .settle(|node, tip| grants.tip_at(node, tip.next) == Some(tip));
+        let knows = |node, tip: LogTip| grants.tip_at(node, tip.next) == Some(tip);
+        self.leases.settle(knows);
+        self.held_before.retain(|node, tip| !knows(*node, *tip));
     }
 }

@@ -1,3 +1,6 @@
+mod conflicts;
+mod stops;
+
 use std::time::Duration;
 
 use mgp_protocol::ids::{AgentId, ServerId};
@@ -10,7 +13,8 @@ use super::*;
 use crate::cluster::clock_offset::MeasuredClock;
 use crate::node_key::Signature;
 use crate::policy::grants::{
-    Force, Grant, GrantChange, GrantId, GrantResource, LogChange, LogTip, MemberRole, Subject,
+    CausalContext, Force, Grant, GrantChange, GrantId, GrantResource, LogChange, LogTip,
+    MemberRole, Subject,
 };
 
 /// Nodes over links that lose nothing, and disks that confirm at once.
@@ -19,6 +23,8 @@ struct Scene {
     disks: BTreeMap<u8, (Vec<Signed>, Vec<OwedRevoke>)>,
     /// Nodes that reach nobody.
     apart: BTreeSet<u8>,
+    /// The leases of nodes that are configured differently.
+    leases: BTreeMap<u8, Duration>,
     /// How far wall clocks are off.
     walls: BTreeMap<u8, i64>,
     seconds: u64,
@@ -36,6 +42,7 @@ impl Scene {
             nodes: BTreeMap::new(),
             disks: BTreeMap::new(),
             apart: BTreeSet::new(),
+            leases: BTreeMap::new(),
             walls: BTreeMap::new(),
             seconds: 0,
             count: 0,
@@ -61,11 +68,10 @@ impl Scene {
             here: node(n),
             cluster: cluster(),
             life: LifeId(life),
-            lease: LEASE,
+            lease: self.leases.get(&n).copied().unwrap_or(LEASE),
             hints: BTreeSet::from([node(0)]),
             owed,
             twice: BTreeSet::new(),
-            now: self.now(),
         };
         self.nodes.insert(n, Replica::new(start, &entries));
     }
@@ -235,7 +241,7 @@ fn who_cannot_be_reached_stops_by_itself() {
     };
     let told = scene.nodes[&1].confirmation(place.sequence);
     assert_eq!((told.by, told.of), (1, 2));
-    let [(missing, Some(ends))] = told.missing[..] else {
+    let [(missing, AllowEnd::By(ends))] = told.missing[..] else {
         panic!("{told:?}");
     };
     assert_eq!(missing, node(2));
@@ -313,6 +319,43 @@ fn after_a_start_a_node_signs_nothing_until_another_one_has_its_head() {
     assert!(scene.propose(2, allow(2)).is_ok());
 }
 
+/// What a node had on its disk and lacks closes it to agents of other nodes, also where the entry was its own and
+/// nobody else could have written it; others bring it back, and until then its own log is not signed on.
+#[test]
+fn a_log_that_lacks_what_its_disk_held_lets_nobody_in_until_it_is_refilled() {
+    let mut scene = Scene::new(3);
+    scene.propose(2, allow(1)).unwrap();
+    let copy = scene.disks[&2].clone();
+    scene.propose(2, revoke(1)).unwrap();
+    let held: Vec<_> = {
+        let logs = scene.nodes[&2].logs();
+        let issuers = logs.grants().issuers();
+        issuers.map(|it| (it, logs.grants().tip(it))).collect()
+    };
+    scene.disks.insert(2, copy);
+    scene.apart.insert(2);
+    scene.start(2);
+    scene.nodes.get_mut(&2).unwrap().expect(held.clone());
+    assert_eq!(scene.may(), Err(RemoteDenial::Shortened));
+    let lacking: Vec<_> = scene.nodes[&2].shortened().collect();
+    assert_eq!(lacking, [node(2)]);
+    assert_eq!(scene.propose(2, allow(2)), Err(NotProposed::NotConfirmed));
+    scene.apart.clear();
+    scene.pass(11);
+    assert!(!scene.nodes[&2].is_shortened());
+    assert_eq!(scene.may(), Err(RemoteDenial::NotGranted));
+    // A node that is alone confirms itself, but not what it knows to be incomplete.
+    let mut alone = Scene::new(1);
+    let copy = alone.disks[&0].clone();
+    alone.propose(0, allow(1)).unwrap();
+    let tip = alone.nodes[&0].logs().grants().tip(node(0));
+    alone.disks.insert(0, copy);
+    alone.start(0);
+    alone.nodes.get_mut(&0).unwrap().expect([(node(0), tip)]);
+    alone.pass(60);
+    assert_eq!(alone.propose(0, allow(2)), Err(NotProposed::NotConfirmed));
+}
+
 /// FED-041: a log that was put back from a copy is refilled by those who hold more of it, and does not fork.
 #[test]
 fn a_shorter_log_is_refilled_before_anything_is_signed() {
@@ -380,6 +423,7 @@ fn both_branches_of_a_fork_are_sent_on() {
             author: "operator".into(),
             told_at_ms: 0,
             change: revoke(1),
+            context: CausalContext::default(),
         },
     );
     scene.act(2, |replica, means| replica.take(&[other], means));

@@ -7,13 +7,13 @@ use std::sync::{Arc, LazyLock};
 
 use mgp_engine::node_key::PublicKey;
 use mgp_engine::policy::grants::{
-    ClusterId, Force, Grant, GrantChange, GrantId, GrantResource, LogChange, LogPosition,
-    MemberChange, MemberRole, Operation, OperationId, Revoke, Signed, Subject,
+    CausalContext, ClusterId, Force, Grant, GrantChange, GrantId, GrantResource, LogChange,
+    LogPosition, MemberChange, MemberRole, Operation, OperationId, Revoke, Signed, Subject,
 };
 use mgp_engine::replication::lease::{LEASE, Nonce};
 use mgp_engine::replication::own_log::OwedRevoke;
 use mgp_engine::replication::replica::{
-    LogMessage, Proposed, Replica, ReplicaEffect, ReplicaMeans, ReplicaStart,
+    AllowEnd, LogMessage, Proposed, Replica, ReplicaEffect, ReplicaMeans, ReplicaStart,
 };
 use mgp_protocol::federation::hello::LifeId;
 use mgp_protocol::ids::{NodeAgent, NodeId};
@@ -75,12 +75,15 @@ pub(super) struct SmallCluster {
     pub(super) now_s: u64,
     /// The two admins do not reach each other.
     pub(super) admins_apart: bool,
+    /// The owner and the second admin do not.
+    pub(super) owner_apart: bool,
     pub(super) nodes: [SmallNode; 3],
     pub(super) on_the_way: BTreeMap<Way, OnTheWay>,
     /// When the last answer of each admin that reached the owner was sent, since the owner's start.
     pub(super) heard_s: [Option<u64>; 2],
-    /// Who was told that the grant is taken back, by a signature, and when.
-    pub(super) revoked: Option<(usize, u64)>,
+    /// Who was told that the grant is taken back, by a signature, and by when it is over at the owner, if the answer
+    /// said so.
+    pub(super) revoked: Option<(usize, Option<u64>)>,
 }
 
 impl Hash for SmallCluster {
@@ -144,11 +147,12 @@ fn founding() -> Signed {
             recovery: key(9),
             name: "first".into(),
         }),
+        context: CausalContext::default(),
     })
 }
 
 impl SmallNode {
-    fn start(n: usize, cluster: ClusterId, before: Option<&Self>, now_s: u64) -> Self {
+    fn start(n: usize, cluster: ClusterId, before: Option<&Self>) -> Self {
         let disk = before.map(|before| before.disk.clone()).unwrap_or_default();
         let starts = before.map_or(1, |before| before.starts + 1);
         let mut life = [0; 16];
@@ -161,7 +165,6 @@ impl SmallNode {
             hints: TWO_ADMINS.map(node).into(),
             owed: disk.owed.clone(),
             twice: BTreeSet::new(),
-            now: moment(1000 * now_s),
         };
         let stored: Vec<Signed> = disk.entries.iter().map(read).collect();
         let mut node = Self {
@@ -231,11 +234,12 @@ impl SmallCluster {
     /// All are in, know everything and were heard just now.
     pub(super) fn settled() -> Self {
         let cluster = ClusterId(founding().written().id().0);
-        let nodes = NODES.map(|n| SmallNode::start(n, cluster, None, 0));
+        let nodes = NODES.map(|n| SmallNode::start(n, cluster, None));
         let mut all = Self {
             cluster,
             now_s: 0,
             admins_apart: false,
+            owner_apart: false,
             nodes,
             on_the_way: BTreeMap::new(),
             heard_s: [None; 2],
@@ -304,11 +308,18 @@ impl SmallCluster {
 
     /// A node ends at once, and begins anew with what is on its disk.
     pub(super) fn crashes(&mut self, n: usize) {
-        self.nodes[n] = SmallNode::start(n, self.cluster, Some(&self.nodes[n]), self.now_s);
+        self.nodes[n] = SmallNode::start(n, self.cluster, Some(&self.nodes[n]));
         if n == OWNER {
             self.heard_s = [None; 2];
         }
         self.act(n, Replica::tick);
+    }
+
+    /// A node shuts down gracefully, and begins anew.
+    pub(super) fn restarts(&mut self, n: usize) {
+        self.propose(n, Replica::rest());
+        self.delivers_all();
+        self.crashes(n);
     }
 
     pub(super) fn grants_at(&mut self, n: usize) {
@@ -328,15 +339,32 @@ impl SmallCluster {
     pub(super) fn revokes_at(&mut self, n: usize) {
         let revoke = GrantChange::Revoke(Revoke::Ids(vec![GRANT]));
         let proposed = self.propose(n, LogChange::Grants(revoke));
-        if let Some(Proposed::Signed(_)) = proposed {
-            self.revoked = Some((n, self.now_s));
+        if let Some(Proposed::Signed(place)) = proposed {
+            self.revoked = Some((n, self.over_s(n, place.sequence)));
+        }
+    }
+
+    /// When it is over at the owner, as this node answers.
+    fn over_s(&self, n: usize, sequence: u64) -> Option<u64> {
+        let missing = self.nodes[n].replica.confirmation(sequence).missing;
+        match missing.into_iter().find(|(of, _)| *of == node(OWNER)) {
+            Some((_, AllowEnd::By(end))) => Some(end.since(moment(0)).as_secs()),
+            Some((_, AllowEnd::UnknownLease | AllowEnd::Unbounded)) => None,
+            None => Some(self.now_s),
         }
     }
 
     pub(super) fn cuts(&mut self, n: usize, other: usize) {
         let at = self.nodes[n].replica.logs().grants().tip(node(other));
         let node = node(other);
-        self.propose(n, LogChange::Members(MemberChange::Cut { node, at }));
+        self.propose(
+            n,
+            LogChange::Members(MemberChange::Cut {
+                node,
+                at,
+                stays_as: None,
+            }),
+        );
     }
 
     fn propose(&mut self, n: usize, change: LogChange) -> Option<Proposed> {
@@ -399,7 +427,11 @@ impl SmallCluster {
         let Some(to) = NODES.into_iter().find(|n| node(*n) == to) else {
             return;
         };
-        if self.admins_apart && from != OWNER && to != OWNER {
+        let is_between =
+            |one: usize, other: usize| [from, to] == [one, other] || [to, from] == [one, other];
+        if self.admins_apart && is_between(TWO_ADMINS[0], TWO_ADMINS[1])
+            || self.owner_apart && is_between(TWO_ADMINS[1], OWNER)
+        {
             return;
         }
         let kind = match message {

@@ -18,7 +18,10 @@ pub(super) fn kept() -> Vec<Property<Course>> {
             "nothing is allowed beyond the lease of an admin",
             all_were_heard,
         ),
-        Property::always("a revocation holds everywhere after a lease", in_time),
+        Property::always(
+            "a revocation holds at the owner when its answer said so",
+            in_time,
+        ),
         Property::always("who knows the same decides the same", converge),
         Property::always(
             "who is cut off gives nothing behind the cut",
@@ -96,20 +99,21 @@ fn all_were_heard(_: &Course, state: &CourseState) -> bool {
     let mut heard = TWO_ADMINS.into_iter().zip(cluster.heard_s);
     heard.all(|(n, heard_s)| {
         let within = heard_s.is_some_and(|sent_s| cluster.now_s < sent_s + lease_s());
-        !members.is_admin(node(n)) || within
+        let rests = owner(state).logs().grants().rests(node(n));
+        !members.is_admin(node(n)) || rests || within
     })
 }
 
 fn in_time(_: &Course, state: &CourseState) -> bool {
     let cluster = &state.cluster;
-    let Some((by, at_s)) = cluster.revoked else {
+    let Some((by, Some(over_s))) = cluster.revoked else {
         return true;
     };
     let members = owner(state).logs().members();
     let is_cut = members
         .get(node(by))
         .is_some_and(|member| member.cut.is_some());
-    is_cut || cluster.now_s < at_s + lease_s() || !cluster.allows(OWNER)
+    is_cut || cluster.now_s < over_s || !cluster.allows(OWNER)
 }
 
 fn converge(_: &Course, state: &CourseState) -> bool {

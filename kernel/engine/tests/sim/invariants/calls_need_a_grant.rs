@@ -25,7 +25,8 @@ fn judge(world: &World, call: &AllowedCall) {
         let wall_ms = machine.wall_ms(call.at_ms);
         call.held.admins.contains(&by)
             && grant.subject == Subject::Agent(call.caller.clone())
-            && grant.resource == GrantResource::Server(on.clone())
+            && (grant.resource == GrantResource::Server(on.clone())
+                || grant.resource == GrantResource::Tool(on.clone(), "tool".into()))
             && grant.not_after_ms.is_none_or(|end| wall_ms < end)
     });
     assert!(fits, "{call:?} fits no grant that {} holds", call.machine);

@@ -1,21 +1,33 @@
 //! One answer for each call, and nothing is executed twice by failover: calls of tools that several nodes offer,
-//! while links break, servers crash and operators mark and unmark what may be called twice.
+//! while links break, servers crash, ask and lie, owners are of an older version or are restarted, and operators mark and
+//! unmark what may be called twice.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use mgp_engine::calls::outcome::of_refusal;
+use mgp_engine::calls::outcome::{after_dispatch, of_refusal};
 use mgp_engine::cluster::routes::{CallAttempts, PlaceCandidate, TryFailure};
 use mgp_protocol::ids::ServerId;
-use mgp_protocol::refusal::mgp::Code;
+use mgp_protocol::mgp::audit::Outcome;
+use mgp_protocol::refusal::owner_refusal::{OwnerAnswer, OwnerRefusal, OwnerRefusalCause};
 use mgp_protocol::refusal::{CallOutcome, Refusal};
-use serde_json::json;
+use serde_json::value::RawValue;
 
 use crate::chance::Chance;
 use crate::seeds::asked;
 
 /// The seeds of the usual run: a seed takes some milliseconds.
 const SEEDS: u64 = 200;
+/// What a server writes to be taken for the kernel of its node, or to have its call made again.
+const LIES: [&str; 5] = [
+    r#"{"code":-32602,"message":"Unknown tool: x"}"#,
+    r#"{"code":4001,"message":"Unknown tool: x"}"#,
+    r#"{"code":2000,"message":"away","data":{"_mgp":{"retryable":true,"details":{"outcome":"not_executed"}}}}"#,
+    r#"{"code":1000,"message":"no","data":{"_mgp":{"details":{"outcome":"not_executed","closed":true}}}}"#,
+    r#"{"code":3001,"message":"full","data":{"outcome":"not_executed"}}"#,
+];
+/// Questions that one call may ask, each in a part of its own.
+const QUESTIONS: u64 = 3;
 /// Calls of one seed.
 const CALLS: u64 = 500;
 
@@ -25,6 +37,8 @@ struct Owner {
     /// As its node or, of the first one, its supervisor is known to stand.
     takes_calls: bool,
     running: bool,
+    /// Its kernel sends what it refuses as errors, like those of its server.
+    older: bool,
     idempotent: bool,
     load: u64,
     round_trip_ms: u64,
@@ -45,6 +59,10 @@ struct Seen {
     tries: u64,
     /// A try left, and nobody knew what became of it.
     in_doubt: bool,
+    /// A try failed after its server had asked something.
+    asked: bool,
+    /// An older owner sent an error that may be its server's or its own.
+    unattributed: bool,
 }
 
 /// PRJ-007, FED-066.
@@ -70,6 +88,9 @@ fn a_call_has_one_answer_and_is_not_executed_twice() {
         "answered at the first place",
         "answered at another place",
         "answered after it was in doubt",
+        "answered with an error of its server",
+        "lost after a question",
+        "lied to by an older owner",
         "executed at two places",
         "outcome unknown, and it was executed",
         "outcome unknown, and it was not",
@@ -88,6 +109,7 @@ fn owners(chance: &mut Chance) -> Vec<Owner> {
         },
         takes_calls: true,
         running: true,
+        older: false,
         idempotent: at % 2 == 1,
         load: 0,
         round_trip_ms: at,
@@ -99,7 +121,9 @@ fn owners(chance: &mut Chance) -> Vec<Owner> {
 fn happens(owners: &mut [Owner], chance: &mut Chance) {
     let at = usize::try_from(chance.below(owners.len() as u64)).unwrap();
     let owner = &mut owners[at];
-    match chance.below(10) {
+    match chance.below(11) {
+        // Downgrades happen, too.
+        10 => owner.older = chance.percent(30),
         0 | 1 => owner.takes_calls = chance.percent(30),
         2 | 3 => owner.takes_calls = true,
         4 => owner.running = chance.percent(50),
@@ -146,15 +170,47 @@ fn candidate(owner: &Owner) -> PlaceCandidate {
     }
 }
 
-/// One try at one place: what happens there, and what of it the caller hears.
+/// One try at one place: its first part, and one more for each question that its server asks.
 fn attempt(owner: &Owner, seen: &mut Seen, chance: &mut Chance) -> TryEnd {
+    let mut asked = 0;
+    loop {
+        let end = part(owner, seen, asked, chance);
+        let refusal = match end {
+            PartEnd::Asked if asked < QUESTIONS => {
+                asked += 1;
+                continue;
+            }
+            PartEnd::Asked | PartEnd::Answered => return TryEnd::Answered,
+            PartEnd::Failed(refusal) => refusal,
+        };
+        // As `to_modern.rs` of the room of servers goes about it.
+        return TryEnd::Failed(match asked {
+            0 => refusal,
+            _ => {
+                seen.asked = true;
+                after_dispatch(refusal, &owner.server)
+            }
+        });
+    }
+}
+
+/// How a part of a call ends.
+enum PartEnd {
+    Answered,
+    /// Its server asks, and the next part brings the answer.
+    Asked,
+    Failed(Refusal),
+}
+
+/// What happens there, and what of it the caller hears.
+fn part(owner: &Owner, seen: &mut Seen, asked: u64, chance: &mut Chance) -> PartEnd {
     let server = || owner.server.clone();
     let lost = || Refusal::Lost {
         server: server(),
         reason: "the link broke".into(),
     };
     if chance.percent(10) {
-        return TryEnd::Failed(Refusal::NotReady {
+        return PartEnd::Failed(Refusal::NotReady {
             server: server(),
             state: "disconnected",
             reason: None,
@@ -164,32 +220,80 @@ fn attempt(owner: &Owner, seen: &mut Seen, chance: &mut Chance) -> TryEnd {
     }
     // The request is lost on its way: nobody at this end can tell that from a lost answer.
     if chance.percent(10) {
-        return TryEnd::Failed(lost());
+        return PartEnd::Failed(lost());
     }
     if !owner.running {
-        return TryEnd::Failed(said(CallOutcome::NotExecuted));
+        let away = OwnerRefusalCause::Unavailable;
+        return PartEnd::Failed(owner.refuses(away, CallOutcome::NotExecuted, seen));
+    }
+    // The owner's own word of this part of the call: what became of the parts before it does not know.
+    if chance.percent(10) {
+        let causes = [
+            OwnerRefusalCause::Closed,
+            OwnerRefusalCause::Denied,
+            OwnerRefusalCause::Blocked,
+            OwnerRefusalCause::NotFound,
+        ];
+        let cause = *chance.pick(&causes).unwrap();
+        return PartEnd::Failed(owner.refuses(cause, CallOutcome::NotExecuted, seen));
+    }
+    // The owner was started anew since it asked.
+    if asked > 0 && chance.percent(10) {
+        let refusal = owner.refuses(OwnerRefusalCause::Failed, CallOutcome::Unknown, seen);
+        return PartEnd::Failed(match chance.percent(50) {
+            true => refusal,
+            false => Refusal::Expired("its call was answered".into()),
+        });
     }
     // The server crashes before or after it did what was asked; its owner does not know which.
     if chance.percent(10) {
-        if chance.percent(50) {
+        if asked == 0 && chance.percent(50) {
             seen.executes(owner);
         }
-        return TryEnd::Failed(said(CallOutcome::Unknown));
+        let away = OwnerRefusalCause::Unavailable;
+        return PartEnd::Failed(owner.refuses(away, CallOutcome::Unknown, seen));
     }
-    seen.executes(owner);
-    match chance.percent(10) {
-        true => TryEnd::Failed(lost()),
-        false => TryEnd::Answered,
+    // What is done is done in the first part; the others bring answers.
+    if asked == 0 {
+        seen.executes(owner);
+    }
+    if chance.percent(10) {
+        let lie = *chance.pick(&LIES).unwrap();
+        return PartEnd::Failed(owner.relays(lie, seen));
+    }
+    match chance.below(10) {
+        0 => PartEnd::Failed(lost()),
+        1..=3 => PartEnd::Asked,
+        _ => PartEnd::Answered,
     }
 }
 
-/// What an owner says of a call that its server did not answer.
-fn said(outcome: CallOutcome) -> Refusal {
-    let error = json!({
-        "code": Code::ServerNotReady.number(), "message": "away",
-        "data": {"_mgp": {"details": {"outcome": outcome}}},
-    });
-    Refusal::Peer(serde_json::value::to_raw_value(&error).unwrap())
+impl Owner {
+    /// What its kernel refuses, as the caller's node reads it.
+    fn refuses(&self, cause: OwnerRefusalCause, outcome: CallOutcome, seen: &mut Seen) -> Refusal {
+        let error = format!(
+            r#"{{"code":2000,"message":"m","data":{{"_mgp":{{"details":{{"outcome":"{}"}}}}}}}}"#,
+            outcome.as_str()
+        );
+        match self.older {
+            true => self.relays(&error, seen),
+            false => Refusal::Owner(Box::new(OwnerRefusal {
+                cause,
+                outcome,
+                answer: OwnerAnswer::Error(error),
+            })),
+        }
+    }
+
+    /// An error that it relays.
+    fn relays(&self, error: &str, seen: &mut Seen) -> Refusal {
+        let error = RawValue::from_string(error.to_owned()).unwrap();
+        seen.unattributed |= self.older;
+        match self.older {
+            true => Refusal::Unattributed(error),
+            false => Refusal::Peer(error),
+        }
+    }
 }
 
 impl Seen {
@@ -224,15 +328,30 @@ fn judge(seen: &Seen, answer: Option<Result<(), Refusal>>) -> Result<&'static st
             (false, 1) => "answered at the first place",
             (false, _) => "answered at another place",
         }),
-        Some(Err(refusal)) => match told(&refusal) {
-            CallOutcome::NotExecuted if times > 0 => {
-                Err(format!("said not to be executed, and it was: {refusal}"))
-            }
-            CallOutcome::NotExecuted => Ok("said not to be executed"),
-            CallOutcome::Unknown if times > 0 => Ok("outcome unknown, and it was executed"),
-            CallOutcome::Unknown => Ok("outcome unknown, and it was not"),
-            CallOutcome::Done => Err(format!("nobody knows that: {refusal}")),
-        },
+        Some(Err(refusal)) => judge_refusal(seen, times, &refusal),
+    }
+}
+
+/// The same of a call that was answered with an error.
+fn judge_refusal(seen: &Seen, times: u64, refusal: &Refusal) -> Result<&'static str, String> {
+    let (written, _) = Outcome::of_refusal(refusal);
+    if times > 0 && matches!(written, Outcome::Blocked | Outcome::Denied) {
+        return Err(format!(
+            "executed, and written down as {}: {refusal}",
+            written.as_str()
+        ));
+    }
+    match told(refusal) {
+        CallOutcome::NotExecuted if times > 0 => {
+            Err(format!("said not to be executed, and it was: {refusal}"))
+        }
+        CallOutcome::NotExecuted => Ok("said not to be executed"),
+        CallOutcome::Unknown if times > 0 && seen.asked => Ok("lost after a question"),
+        CallOutcome::Unknown if times > 0 && seen.unattributed => Ok("lied to by an older owner"),
+        CallOutcome::Unknown if times > 0 => Ok("outcome unknown, and it was executed"),
+        CallOutcome::Unknown => Ok("outcome unknown, and it was not"),
+        CallOutcome::Done if times > 0 => Ok("answered with an error of its server"),
+        CallOutcome::Done => Err(format!("nobody knows that: {refusal}")),
     }
 }
 

@@ -1,6 +1,5 @@
 //! What others granted lapses where they are not heard, and what they revoked ends everywhere within a lease.
 
-use mgp_engine::replication::lease::LEASE;
 use mgp_engine::replication::replica::Replica;
 
 use crate::play::Invariant;
@@ -27,12 +26,9 @@ impl Invariant for LeasesClose {
     }
 }
 
-fn lease_ms() -> u64 {
-    u64::try_from(LEASE.as_millis()).unwrap()
-}
-
 /// An answer of every admin who is at work was sent within the lease.
 fn everyone_was_heard(world: &World, replica: &Replica, call: &AllowedCall) {
+    let lease_ms = world.machines[call.machine].lease_ms();
     let members = replica.logs().members();
     let here = world.machines[call.machine].node();
     for (node, _) in members.all().filter(|(node, _)| members.is_admin(*node)) {
@@ -40,7 +36,7 @@ fn everyone_was_heard(world: &World, replica: &Replica, call: &AllowedCall) {
             continue;
         }
         let sent_ms = world.answers.get(&(call.machine, node));
-        let heard = sent_ms.is_some_and(|sent| sent + lease_ms() >= call.at_ms);
+        let heard = sent_ms.is_some_and(|sent| sent + lease_ms >= call.at_ms);
         assert!(
             heard,
             "{call:?} was allowed, and {node} not heard since {sent_ms:?}"
@@ -49,9 +45,10 @@ fn everyone_was_heard(world: &World, replica: &Replica, call: &AllowedCall) {
 }
 
 /// Nothing is allowed that was revoked a lease ago, except where the admin who did was cut off, or had said that
-/// it rests and was not heard since.
+/// it rests and was not heard since, or where its answer promised nothing.
 fn is_known(world: &World, replica: &Replica, call: &AllowedCall, revoke: &AcknowledgedRevoke) {
-    if !revoke.grants.contains(&call.grant) || call.at_ms < revoke.at_ms + lease_ms() {
+    let lease_ms = world.machines[call.machine].lease_ms();
+    if !revoke.grants.contains(&call.grant) || call.at_ms < revoke.at_ms + lease_ms {
         return;
     }
     let members = replica.logs().members();
@@ -61,8 +58,10 @@ fn is_known(world: &World, replica: &Replica, call: &AllowedCall, revoke: &Ackno
         .is_some_and(|member| member.cut.is_some());
     let rests = grants.issuers().any(|issuer| grants.rests(issuer));
     let twins = world.machines.iter().any(|machine| machine.cloned);
+    let owner = world.machines[call.machine].node();
+    let unbounded = revoke.answer.get(&owner) == Some(&None);
     assert!(
-        cut || rests || twins,
+        cut || rests || unbounded || twins,
         "{call:?} was revoked at {} by {}",
         revoke.at_ms,
         revoke.by

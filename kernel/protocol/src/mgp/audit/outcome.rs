@@ -4,7 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::refusal::{Denial, Refusal};
+use crate::refusal::owner_refusal::{OwnerRefusal, OwnerRefusalCause};
+use crate::refusal::{CallOutcome, Denial, Refusal};
 
 /// How it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -104,10 +105,14 @@ impl Outcome {
             Refusal::NotReady { .. } | Refusal::Lost { .. } => {
                 (Self::Failure, Some(Failure::Transport))
             }
+            Refusal::Owner(refusal) => of_owner(refusal),
             Refusal::Peer(_)
+            | Refusal::Unattributed(_)
             | Refusal::BadResult { .. }
             | Refusal::Faulty { .. }
             | Refusal::TooLarge { .. }
+            // It continues a call that was made.
+            | Refusal::Expired(_)
             | Refusal::Broken(_) => (Self::Failure, Some(Failure::Protocol)),
             Refusal::Forbidden(_) | Refusal::Closed(_) => (Self::Denied, None),
             Refusal::Denied(denial) => of_denial(denial),
@@ -118,7 +123,6 @@ impl Outcome {
             | Refusal::HeaderMismatch(_)
             | Refusal::MissingCapability { .. }
             | Refusal::UnsupportedVersion { .. }
-            | Refusal::Expired(_)
             | Refusal::BadRequest(_)
             | Refusal::UnknownTool(_)
             | Refusal::UnknownPrompt(_)
@@ -130,6 +134,26 @@ impl Outcome {
             | Refusal::BadArguments { .. }
             | Refusal::Overloaded { .. } => (Self::Blocked, None),
         }
+    }
+}
+
+/// A call that the kernel of another node refused. What was made was neither blocked nor denied.
+fn of_owner(refusal: &OwnerRefusal) -> (Outcome, Option<Failure>) {
+    let made = refusal.outcome != CallOutcome::NotExecuted;
+    match refusal.cause {
+        OwnerRefusalCause::Closed
+        | OwnerRefusalCause::Denied
+        | OwnerRefusalCause::NotFound
+        | OwnerRefusalCause::Blocked
+            if made =>
+        {
+            (Outcome::Failure, Some(Failure::Protocol))
+        }
+        OwnerRefusalCause::Closed | OwnerRefusalCause::Denied => (Outcome::Denied, None),
+        OwnerRefusalCause::NotFound | OwnerRefusalCause::Blocked => (Outcome::Blocked, None),
+        OwnerRefusalCause::Unavailable => (Outcome::Failure, Some(Failure::Transport)),
+        OwnerRefusalCause::TimedOut => (Outcome::Timeout, Some(Failure::Transport)),
+        OwnerRefusalCause::Failed => (Outcome::Failure, Some(Failure::Protocol)),
     }
 }
 

@@ -3,11 +3,15 @@
 //! Where a request names a node, it may be its name, its id or the beginning of it; of one that waits to be
 //! let in, also the three words.
 
+mod impact;
 mod keys;
+mod upkeep;
 
 use serde::{Deserialize, Serialize};
 
+pub use self::impact::{IMPACT_NAMED, Impact, RevokeEnds};
 pub use self::keys::{Recover, Recovered, Rekey, Rekeyed};
+pub use self::upkeep::{Demote, Drain, Drained, Forget, ForgottenRows, Promote, RoleChanged};
 use crate::mcp::methods;
 
 methods! {
@@ -20,8 +24,13 @@ methods! {
     "mgp/kernel/nodes/admission" => Admission,
     "mgp/kernel/nodes/approve" => Approve,
     "mgp/kernel/nodes/refuse" => Refuse,
+    "mgp/kernel/nodes/impact" => Impact,
     "mgp/kernel/nodes/revoke" => Revoke,
     "mgp/kernel/nodes/rename" => Rename,
+    "mgp/kernel/nodes/promote" => Promote,
+    "mgp/kernel/nodes/demote" => Demote,
+    "mgp/kernel/nodes/drain" => Drain,
+    "mgp/kernel/nodes/forget" => Forget,
     "mgp/kernel/nodes/leave" => Leave,
     "mgp/kernel/nodes/rekey" => Rekey,
     "mgp/kernel/nodes/recover" => Recover,
@@ -206,12 +215,94 @@ pub struct Cluster {
     /// Where this node listens for others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub listens: Option<String>,
+    /// Whether this node still has its part in the cluster, as far as it knows.
+    #[serde(default, skip_serializing_if = "OwnMembership::is_member")]
+    pub membership: OwnMembership,
     /// Nodes that wait to be let in.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waiting: Vec<WaitingNode>,
+    /// What this node passes on for nodes that have no direct link to each other.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub relays: Vec<RelayedNodes>,
     /// What is wrong with the cluster, or soon will be: why, and what to do.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub troubles: Vec<String>,
+    /// Grants that are closed by a revoke which their authors did not know of; the first [`CONFLICTS_MAX`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub conflicts: Vec<GrantConflict>,
+    /// How many there are.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub conflict_count: usize,
+}
+
+/// A grant that a revoke closes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GrantConflict {
+    /// The id of the grant.
+    pub grant_id: String,
+    /// The agent it is for.
+    pub agent_id: String,
+    /// On which server.
+    pub server_id: String,
+    /// The tool; all of them when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_name: Option<String>,
+    /// Which revoke, and what to do; in words.
+    pub conflict: String,
+}
+
+/// Most grants that an answer lists as closed by a conflict: as many as a person reads.
+pub const CONFLICTS_MAX: usize = 20;
+
+fn is_none(count: &usize) -> bool {
+    *count == 0
+}
+
+/// Two nodes between which a third one passes on what they send each other.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RelayedNodes {
+    /// Their names.
+    pub nodes: [String; 2],
+    /// Bytes passed on, both ways.
+    pub bytes: u64,
+    /// Packets that were dropped: they came too fast, or a link had no room.
+    pub dropped: u64,
+    /// How long it has lasted, in milliseconds.
+    pub since_ms: u64,
+}
+
+/// Whether this node has its part in its cluster.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OwnMembership {
+    /// It has.
+    #[default]
+    Member,
+    /// No node takes a link of this one, and at least one says that it takes none.
+    Refused,
+    /// It was cut off.
+    Revoked,
+    /// The cluster does not know the key that this node has now.
+    Unknown,
+}
+
+impl OwnMembership {
+    /// True for a node that has.
+    #[must_use]
+    pub fn is_member(&self) -> bool {
+        *self == Self::Member
+    }
+
+    /// The word on the wire and in lists.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Member => "member",
+            Self::Refused => "refused",
+            Self::Revoked => "revoked",
+            Self::Unknown => "unknown",
+        }
+    }
 }
 
 /// How a node is reached.
@@ -258,9 +349,12 @@ pub struct Node {
     pub role: Role,
     /// How it is reached.
     pub standing: Standing,
-    /// Where it is, or was last.
+    /// Where it is, or where a link last proved it to be.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
+    /// The node that passes on what both send each other, where the link is not direct.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub relay: Option<String>,
     /// The link has been open, or closed, for so many milliseconds; of a node that is out, how long ago that was
     /// written down.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -277,6 +371,15 @@ pub struct Node {
     /// What is shared: by it with this node, and of this node with anybody.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub servers: Vec<SharedServer>,
+    /// Its own lease in seconds, as it says; known while it is linked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease_secs: Option<u64>,
+    /// Whether that is confirmed, as it says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confirmed: Option<bool>,
+    /// The names of the nodes in the cluster that it has no link to, as it says.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unreached: Vec<String>,
     /// Why it is not linked, or what is wrong with it, and what to do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
@@ -468,7 +571,8 @@ pub struct Revoked {
     pub confirmed: Confirmations,
 }
 
-/// Who has a revocation: "3/3 in 180 ms", or "2/3; nas unreachable, stops by itself in 30 s or less".
+/// Who has a revocation: "3/3 in 180 ms", "2/3; nas unreachable, stops by itself in 30 s or less", or "2/3; nas
+/// unreachable, not bounded: nas may go on allowing until it is reached".
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Confirmations {
     /// So many other nodes have confirmed it.
@@ -480,9 +584,25 @@ pub struct Confirmations {
     /// The names of those that have not.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<String>,
-    /// With them it is over by itself within so many seconds.
-    #[serde(default)]
-    pub lapses_secs: u64,
+    /// With all of them it is over by itself within so many seconds; absent where one of them has no bound.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lapses_secs: Option<u64>,
+    /// The same for each of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub bounds: Vec<RevokeBound>,
+}
+
+/// When a node that has not confirmed a revocation stops allowing what it takes away, though nobody reaches it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RevokeBound {
+    /// The node's name.
+    pub node: String,
+    /// Within so many seconds; absent where it may go on until it is reached, or its lease is unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secs: Option<u64>,
+    /// After its own lease, which is not known: it runs an older version.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub lease_unknown: bool,
 }
 
 /// Answer of `mgp/kernel/nodes/leave`.

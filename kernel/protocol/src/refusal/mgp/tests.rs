@@ -345,21 +345,21 @@ fn a_peers_mgp_error_is_made_plain() {
     let error = raw(
         r#"{"code":3000,"message":"slow down","data":{"_mgp":{"retryable":true},"n":12345678901234567890123}}"#,
     );
-    let plain = without_mgp(&error).unwrap();
+    let plain = without_mgp(error.get()).unwrap();
     assert_eq!(
         plain,
         r#"{"code":-32603,"message":"slow down","data":{"n":12345678901234567890123}}"#
     );
     let validation = raw(r#"{"code":4000,"message":"m","data":{"_mgp":{}}}"#);
     assert_eq!(
-        without_mgp(&validation).unwrap(),
+        without_mgp(validation.get()).unwrap(),
         r#"{"code":-32602,"message":"m"}"#
     );
     let refusal = Refusal::Peer(error.clone());
     assert!(matches!(refusal.render(Version::MODERN), Rendered::Error(e) if e == plain));
     assert!(matches!(refusal.render_mgp(Version::MODERN), Rendered::Error(e) if e == error.get()));
     let theirs = raw(r#"{"code":3000,"message":"not MGP's","data":{"a":1}}"#);
-    assert!(without_mgp(&theirs).is_none());
+    assert!(without_mgp(theirs.get()).is_none());
 }
 
 /// MGP-207: what a peer says about trying again is read, whatever else is wrong with it.

@@ -8,7 +8,7 @@ use mgp_protocol::mgp::kernel::nodes::{Admission, Admitting, Join, Stage};
 use mgp_runtime::time::unix_ms;
 use serde_json::json;
 use serde_json::value::RawValue;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::invite::left;
 use crate::cli::args;
@@ -19,6 +19,8 @@ use crate::cli::words::plain;
 
 /// Between two questions how far it is.
 const PACE: Duration = Duration::from_millis(300);
+/// How long `--no-wait` waits until the inviter was asked: three addresses that do not answer, one after the other.
+const REACHING: Duration = Duration::from_secs(10);
 /// What every ticket begins with.
 const BEGINNING: &str = "mgp1-";
 /// Longest ticket, in bytes: 64 addresses of the longest kind.
@@ -37,13 +39,17 @@ pub(super) fn join(context: &CliContext, typed: args::Join) -> Result<(), Failur
         let answer = begin(client, params.as_ref()).await?;
         match typed.no_wait {
             true => {
+                let (answer, interrupted) = ask_there(client, answer).await?;
                 tell(&read(&answer)?, None);
-                Ok((answer, false))
+                Ok((answer, interrupted))
             }
             false => wait(client, answer).await,
         }
     })?;
     let admitting: Admitting = read(&answer)?;
+    if typed.no_wait && admitting.stage == Stage::Reaching && !interrupted {
+        return Err(not_reached(&admitting));
+    }
     if interrupted {
         report(
             "the question stays open there: `mgp node join` comes back to it, and this node enters as soon \
@@ -81,6 +87,36 @@ async fn begin(client: &mut KernelClient, join: Option<&Join>) -> Result<Box<Raw
     }
 }
 
+/// Follows a join until the inviter was asked, which knows whether the ticket is good; true when Ctrl-C ended that first.
+async fn ask_there(
+    client: &mut KernelClient,
+    mut answer: Box<RawValue>,
+) -> Result<(Box<RawValue>, bool), Failure> {
+    let ends = Instant::now() + REACHING;
+    while read::<Admitting>(&answer)?.stage == Stage::Reaching && Instant::now() < ends {
+        tokio::select! {
+            () = sleep(PACE) => {}
+            _ = tokio::signal::ctrl_c() => return Ok((answer, true)),
+        }
+        answer = client
+            .request(Admission::METHOD, &json!({}), &mut ())
+            .await?;
+    }
+    Ok((answer, false))
+}
+
+/// The inviter was not asked yet.
+fn not_reached(now: &Admitting) -> Failure {
+    let inviter = plain(&now.inviter);
+    let why = now.why.as_deref().map(|why| format!(" ({})", plain(why)));
+    let why = why.unwrap_or_default();
+    Failure::Other(format!(
+        "{inviter} was not reached within {} s{why}: the kernel tries on until the ticket's time is over; \
+         `mgp node join` shows what comes of it",
+        REACHING.as_secs()
+    ))
+}
+
 /// Follows a join to its end; true when Ctrl-C ended that first.
 async fn wait(
     client: &mut KernelClient,
@@ -115,8 +151,11 @@ async fn wait(
 
 /// Says the words once, as soon as they are known.
 fn tell(now: &Admitting, before: Option<&Admitting>) {
-    let words = now.words.as_deref().filter(|_| !now.stage.is_over());
-    let told = before.and_then(|before| before.words.as_deref());
+    // Before the inviter has taken the ticket there is nothing to compare them with.
+    let asks = |now: &Admitting| now.stage == Stage::Waiting;
+    let words = now.words.as_deref().filter(|_| asks(now));
+    let told = before.filter(|before| asks(before));
+    let told = told.and_then(|before| before.words.as_deref());
     if let Some(words) = words.filter(|words| told != Some(*words)) {
         let (words, inviter) = (plain(words), plain(&now.inviter));
         report(format_args!(

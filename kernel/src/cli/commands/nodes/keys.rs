@@ -41,8 +41,12 @@ fn in_words(rekeyed: &Rekeyed) -> String {
         "this node has a new key, and is {words} from its next start on: `mgp down`, then start it as before"
     );
     if rekeyed.cluster.is_some() && !rekeyed.signed {
+        let place = match rekeyed.admins.as_slice() {
+            [] => "an admin of the cluster".to_owned(),
+            admins => admins.join(" or "),
+        };
         text += &format!(
-            "\nthen an admin of the cluster says that it is the same node:\n  mgp node rekey {name} --to {key}"
+            "\nthen an admin says that it is the same node, on {place}:\n  mgp node rekey {name} --to {key}"
         );
     }
     text
@@ -111,7 +115,8 @@ mod tests {
         };
         assert!(!in_words(&rekeyed).contains("--to"), "it is in no cluster");
         rekeyed.cluster = Some("c".into());
-        assert!(in_words(&rekeyed).contains("mgp node rekey desk --to 7f"));
+        rekeyed.admins = vec!["nas".into()];
+        assert!(in_words(&rekeyed).contains("on nas:\n  mgp node rekey desk --to 7f"));
         rekeyed.signed = true;
         assert!(!in_words(&rekeyed).contains("--to"));
         rekeyed.restart = false;

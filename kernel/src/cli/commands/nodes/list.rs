@@ -1,16 +1,16 @@
 //! `mgp node list` and `mgp cluster status`: who is there.
 
 use mgp_protocol::mcp::Method;
-use mgp_protocol::mgp::kernel::nodes::{Cluster, List, Node, Standing};
+use mgp_protocol::mgp::kernel::nodes::{Cluster, List, Node, OwnMembership, Standing};
 use mgp_runtime::time::unix_ms;
 use serde_json::json;
 
 use super::ask;
 use super::invite::waiting;
-use crate::cli::client::CliContext;
+use crate::cli::client::{CliContext, names};
 use crate::cli::failure::Failure;
 use crate::cli::print::{say, table};
-use crate::cli::words::{one_line, plain, time};
+use crate::cli::words::{bytes, one_line, plain, time};
 
 /// Widest column of a table, in characters.
 const WIDTH: usize = 48;
@@ -27,8 +27,8 @@ pub(super) fn nodes(context: &CliContext) -> Result<(), Failure> {
             table.add_row(vec![
                 one_line(&node.name, WIDTH),
                 node.role.as_str().into(),
-                state(node),
-                one_line(node.address.as_deref().unwrap_or_default(), WIDTH),
+                state(node, cluster.membership),
+                address(node),
                 one_line(&node.words, WIDTH),
             ]);
         }
@@ -45,7 +45,7 @@ fn show(context: &CliContext, in_words: impl FnOnce(&Cluster) -> String) -> Resu
     context.show(&answer, |cluster: Cluster| {
         let asking = waiting(&cluster.waiting, unix_ms());
         let text = match cluster.id {
-            None => ALONE.to_owned(),
+            None => format!("{ALONE}\n{}", troubles(&cluster)),
             Some(_) => in_words(&cluster),
         };
         say(format!("{asking}{text}").trim_end())
@@ -58,42 +58,70 @@ fn in_words(cluster: &Cluster) -> String {
         Some(address) => format!("listens at {}", plain(address)),
         None => "does not listen for other nodes".to_owned(),
     };
-    let lease = match cluster.confirmed {
-        true => "confirmed",
-        false => "NOT CONFIRMED: what agents of other nodes may do here is closed until it is",
+    let lease = match (cluster.membership, cluster.confirmed) {
+        (OwnMembership::Revoked, _) => "VOID: this node was cut off",
+        (OwnMembership::Unknown, _) => "VOID: the cluster does not know this node's key",
+        (OwnMembership::Refused, _) => "NOT CONFIRMED: no other node takes a link of this one",
+        (OwnMembership::Member, true) => "confirmed",
+        (OwnMembership::Member, false) => {
+            "NOT CONFIRMED: what agents of other nodes may do here is closed until it is"
+        }
     };
     let mut table = table(&[
-        "NODE", "ROLE", "STATE", "ADDRESS", "RTT", "CLOCK", "TOLD", "SHARES",
+        "NODE", "ROLE", "STATE", "ADDRESS", "RTT", "CLOCK", "LEASE", "TOLD", "SHARES",
     ]);
     for node in &cluster.nodes {
         let told = node.index_age_ms.map(|age| format!("{} ago", time(age)));
         table.add_row(vec![
             one_line(&node.name, WIDTH),
             node.role.as_str().into(),
-            state(node),
-            one_line(node.address.as_deref().unwrap_or_default(), WIDTH),
+            state(node, cluster.membership),
+            address(node),
             node.rtt_us.map(rtt).unwrap_or_default(),
             clock(node.clock_ms),
+            lease_of(node),
             told.unwrap_or_default(),
             shares(node),
         ]);
     }
     format!(
-        "cluster {id}\nthis node {here}; lease of {} s, {lease}\n\n{}\n{}",
+        "cluster {id}\nthis node {here}; lease of {} s, {lease}\n\n{}\n{}{}",
         cluster.lease_secs,
         table.trim_fmt(),
+        relays(cluster),
         troubles(cluster)
     )
 }
 
-/// `linked for 3 min`, `away for 20 s`.
-fn state(node: &Node) -> String {
-    let word = node.standing.as_str();
+/// Where a node is; of one that is away, where it was last.
+fn address(node: &Node) -> String {
+    let address = one_line(node.address.as_deref().unwrap_or_default(), WIDTH);
+    match node.standing {
+        Standing::Away if !address.is_empty() => format!("{address} (last)"),
+        Standing::Away | Standing::Here | Standing::Linked | Standing::Left | Standing::Revoked => {
+            address
+        }
+    }
+}
+
+/// `linked for 3 min`, `linked through desk for 3 min`, `away for 20 s`, `here, refused`.
+fn state(node: &Node, own: OwnMembership) -> String {
+    let word = match &node.relay {
+        Some(relay) => format!(
+            "{} through {}",
+            node.standing.as_str(),
+            one_line(relay, WIDTH)
+        ),
+        None => node.standing.as_str().to_owned(),
+    };
+    if node.standing == Standing::Here && !own.is_member() {
+        return format!("{word}, {}", own.as_str());
+    }
     match (node.standing, node.since_ms) {
         (Standing::Linked | Standing::Away, Some(since)) => format!("{word} for {}", time(since)),
         (Standing::Left | Standing::Revoked, Some(since)) => format!("{word} {} ago", time(since)),
         (Standing::Here | Standing::Linked | Standing::Away, _)
-        | (Standing::Left | Standing::Revoked, None) => word.into(),
+        | (Standing::Left | Standing::Revoked, None) => word,
     }
 }
 
@@ -129,20 +157,80 @@ fn shares(node: &Node) -> String {
     }
 }
 
+/// What this node passes on for others, a line for each pair.
+fn relays(cluster: &Cluster) -> String {
+    let lines = cluster.relays.iter().map(|relayed| {
+        let [a, b] = relayed.nodes.each_ref().map(|name| one_line(name, WIDTH));
+        let dropped = match relayed.dropped {
+            0 => String::new(),
+            packets => format!(", {packets} packets dropped"),
+        };
+        format!(
+            "\nrelays between {a} and {b}: {} in {}{dropped}",
+            bytes(relayed.bytes),
+            time(relayed.since_ms)
+        )
+    });
+    lines.collect()
+}
+
+/// A node's own lease, as it says.
+fn lease_of(node: &Node) -> String {
+    match (node.lease_secs, node.confirmed) {
+        (Some(secs), Some(false)) => format!("{secs} s, lapsed"),
+        (Some(secs), Some(true) | None) => format!("{secs} s"),
+        (None, _) => String::new(),
+    }
+}
+
+/// Who has no link to whom, beside what this node's own rows show.
+fn unreached(cluster: &Cluster) -> impl Iterator<Item = String> + '_ {
+    let others = cluster.nodes.iter();
+    let others = others.filter(|node| node.standing != Standing::Here);
+    others
+        .filter(|node| !node.unreached.is_empty())
+        .map(|node| {
+            let missed = node.unreached.join(", ");
+            format!("{} cannot reach {missed}", node.name)
+        })
+}
+
 /// What is wrong, with a node or with all, a line for each.
 fn troubles(cluster: &Cluster) -> String {
     let of_nodes = cluster.nodes.iter().filter_map(|node| {
         let why = node.why.as_deref()?;
         Some(format!("{}: {why}", node.name))
     });
-    let all = of_nodes.chain(cluster.troubles.iter().cloned());
+    let all = of_nodes.chain(unreached(cluster));
+    let all = all.chain(cluster.troubles.iter().cloned());
     let lines: String = all.map(|line| format!("\n{}", plain(&line))).collect();
-    lines
+    format!("{lines}{}", conflicts(cluster))
+}
+
+/// The grants that are closed because their authors did not know of a revoke.
+fn conflicts(cluster: &Cluster) -> String {
+    let count = cluster.conflict_count;
+    if count == 0 {
+        return String::new();
+    }
+    let shown = cluster.conflicts.iter().map(|closed| {
+        let place = names::place(&closed.server_id, closed.tool_name.as_deref());
+        let line = format!("{} for {place}: {}", closed.agent_id, closed.conflict);
+        format!("\n  {}", plain(&line))
+    });
+    let shown: String = shown.collect();
+    let more = match count.saturating_sub(cluster.conflicts.len()) {
+        0 => String::new(),
+        more => format!("\n  and {more} more: `mgp grants` lists them"),
+    };
+    format!(
+        "\ngrants that are closed by a revoke which their authors did not know of: {count}{shown}{more}"
+    )
 }
 
 #[cfg(test)]
 mod tests {
-    use mgp_protocol::mgp::kernel::nodes::SharedServer;
+    use mgp_protocol::mgp::kernel::nodes::{RelayedNodes, SharedServer};
 
     use super::*;
 
@@ -161,6 +249,9 @@ mod tests {
             rtt_us: Some(840),
             clock_ms: Some(-2500),
             index_age_ms: Some(1200),
+            lease_secs: Some(60),
+            confirmed: Some(false),
+            unreached: vec!["attic".into()],
             servers: vec![SharedServer {
                 id: "demo".into(),
                 tools: 6,
@@ -171,14 +262,28 @@ mod tests {
         let attic = Node {
             name: "attic".into(),
             since_ms: Some(20_000),
+            address: Some("10.0.0.4:7332".into()),
             why: Some("nobody answers at 10.0.0.4:7332: is it up?".into()),
+            ..Node::default()
+        };
+        let den = Node {
+            name: "den".into(),
+            standing: Standing::Linked,
+            relay: Some("nas".into()),
+            since_ms: Some(20_000),
             ..Node::default()
         };
         let cluster = Cluster {
             id: Some("c1".into()),
-            nodes: vec![here, nas, attic],
+            nodes: vec![here, nas, attic, den],
             lease_secs: 30,
             confirmed: true,
+            relays: vec![RelayedNodes {
+                nodes: ["attic".into(), "nas".into()],
+                bytes: 3 << 20,
+                dropped: 7,
+                since_ms: 60_000,
+            }],
             ..Cluster::default()
         };
         let text = in_words(&cluster);
@@ -191,10 +296,51 @@ mod tests {
             "1 s ago",
             "demo (6, replica)",
             "away for 20 s",
+            "10.0.0.4:7332 (last)",
             "attic: nobody answers at 10.0.0.4:7332",
+            "linked through nas for 20 s",
+            "relays between attic and nas: 3 MiB in 60 s, 7 packets dropped",
+            "60 s, lapsed",
+            "nas cannot reach attic",
         ] {
             assert!(text.contains(words), "{words}: {text}");
         }
+    }
+
+    /// What it was before it was cut off says nothing of now.
+    #[test]
+    fn a_node_that_was_cut_off_is_not_shown_as_a_member_with_a_lease() {
+        let here = Node {
+            name: "desk".into(),
+            standing: Standing::Here,
+            ..Node::default()
+        };
+        let shown = |membership| {
+            in_words(&Cluster {
+                id: Some("c1".into()),
+                nodes: vec![here.clone()],
+                lease_secs: 30,
+                membership,
+                confirmed: true,
+                ..Cluster::default()
+            })
+        };
+        for (membership, words) in [
+            (OwnMembership::Revoked, "VOID: this node was cut off"),
+            (OwnMembership::Refused, "no other node takes a link"),
+            (OwnMembership::Unknown, "does not know this node's key"),
+        ] {
+            let text = shown(membership);
+            assert!(
+                text.contains(words) && !text.contains("confirmed"),
+                "{text}"
+            );
+            assert!(
+                text.contains(&format!("here, {}", membership.as_str())),
+                "{text}"
+            );
+        }
+        assert!(shown(OwnMembership::Member).contains("lease of 30 s, confirmed"));
     }
 
     /// FED-051.

@@ -44,6 +44,37 @@ pub(super) async fn nodes(
     Ok(away.collect())
 }
 
+/// Of each node that is away and whose servers are shown no more, what it shared when it was last heard, a line each.
+pub(in crate::cli::commands) async fn hidden(
+    client: &mut KernelClient,
+    shown: &[String],
+) -> Result<Vec<String>, Failure> {
+    let answer = client.request(List::METHOD, &json!({}), &mut ()).await?;
+    Ok(hidden_in(&read(&answer)?, shown))
+}
+
+fn hidden_in(cluster: &Cluster, shown: &[String]) -> Vec<String> {
+    let away = cluster.nodes.iter();
+    let away = away.filter(|node| node.standing == Standing::Away);
+    let lines = away.filter_map(|node| {
+        let name = &node.name;
+        let ids = node.servers.iter();
+        let ids = ids.map(|server| format!("{name}/{}", server.id));
+        let hidden: Vec<String> = ids.filter(|id| !shown.contains(id)).collect();
+        if hidden.is_empty() {
+            return None;
+        }
+        let heard = node.index_age_ms.or(node.since_ms);
+        let heard = heard.map(|age| format!(", last heard {} ago", time(age)));
+        let heard = heard.unwrap_or_default();
+        let hidden = hidden.join(", ");
+        Some(format!(
+            "{name} is away{heard}: {hidden} comes back when it is linked again (`mgp cluster status`)"
+        ))
+    });
+    lines.collect()
+}
+
 /// `nas/demo`, or `nas/demo (away, 12 s old)`.
 pub(super) fn shown(server: &str, away: &[AwayNode]) -> String {
     let node = server.split_once('/').map(|(node, _)| node);
@@ -55,6 +86,8 @@ pub(super) fn shown(server: &str, away: &[AwayNode]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use mgp_protocol::mgp::kernel::nodes::{Node, SharedServer};
+
     use super::*;
 
     #[test]
@@ -66,5 +99,32 @@ mod tests {
         assert_eq!(shown("nas/demo", &away), "nas/demo (away, 12 s old)");
         assert_eq!(shown("den/demo", &away), "den/demo");
         assert_eq!(shown("nas", &away), "nas");
+    }
+
+    #[test]
+    fn servers_of_a_node_that_is_away_are_named_and_not_called_missing() {
+        let nas = Node {
+            name: "nas".into(),
+            standing: Standing::Away,
+            index_age_ms: Some(42_000),
+            servers: vec![SharedServer {
+                id: "demo".into(),
+                ..SharedServer::default()
+            }],
+            ..Node::default()
+        };
+        let cluster = Cluster {
+            nodes: vec![nas],
+            ..Cluster::default()
+        };
+        let told = hidden_in(&cluster, &[]);
+        assert!(
+            told[0].starts_with("nas is away, last heard 42 s ago: nas/demo comes back"),
+            "{told:?}"
+        );
+        assert!(
+            hidden_in(&cluster, &["nas/demo".into()]).is_empty(),
+            "it is listed still"
+        );
     }
 }

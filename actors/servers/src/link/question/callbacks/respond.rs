@@ -97,8 +97,9 @@ impl Link {
 
     /// What the server says to it is for its log: nobody waits for that.
     fn heard_response(&self, outcome: mgp_callers::request::Outcome) {
-        if let Err(Refusal::Peer(error)) = outcome {
-            let words = error.get();
+        if let Err(refusal) = outcome
+            && let Some(words) = refusal.relayed_error()
+        {
             self.log.note(&format!(
                 "it did not take the answer to its callback: {words}"
             ));

@@ -2,19 +2,40 @@
 
 use std::time::Duration;
 
+use mgp_cluster::agent_turns::CALLS_OF_AGENT;
+use mgp_cluster::links::PeerLink;
 use mgp_protocol::federation::call::CallRefused;
-use mgp_protocol::jsonrpc::INVALID_PARAMS;
-use mgp_protocol::refusal::Refusal;
-use mgp_protocol::refusal::mgp::Code;
+use mgp_protocol::federation::hello::{ToldRole, WireFeatures};
+use mgp_protocol::ids::{AgentId, ServerId};
+use mgp_protocol::refusal::owner_refusal::{OwnerRefusal, OwnerRefusalCause};
+use mgp_protocol::refusal::{CallOutcome, Refusal};
 use serde_json::value::RawValue;
 
 use super::{NodeRequest, NodeWire};
-use crate::link::{Link, code};
+use crate::link::Link;
 
 impl NodeWire {
     /// Nothing of the request was sent.
     pub(super) fn away(&self, link: &Link) -> Refusal {
-        not_done(link, format!("{} is not linked now", self.node))
+        let links = self.links.load();
+        let why = match links.shut_down.contains_key(&self.of.node) {
+            true => format!("{} was shut down", self.node),
+            false => format!("{} is away: it is not linked now", self.node),
+        };
+        not_done(link, why)
+    }
+
+    /// The agent has as many calls under way at the node as one may, and none ended in the time of this one. Nothing of
+    /// it was sent.
+    pub(super) fn crowded(&self, request: &NodeRequest<'_>) -> Refusal {
+        let agent = request.agent.as_ref().map(ToString::to_string);
+        Refusal::Overloaded {
+            what: format!(
+                "the list of {CALLS_OF_AGENT} calls that {} has under way at {}",
+                agent.unwrap_or_default(),
+                self.node
+            ),
+        }
     }
 
     pub(super) fn overdue(&self, link: &Link, limit: Duration) -> Refusal {
@@ -38,7 +59,7 @@ impl NodeWire {
             CallRefused::Busy => Refusal::Overloaded {
                 what: format!("the list of calls under way at {node}"),
             },
-            CallRefused::Late => not_done(link, refused.to_string()),
+            CallRefused::Late | CallRefused::ShuttingDown => not_done(link, refused.to_string()),
             CallRefused::UnknownAssertion
             | CallRefused::BadAssertion { .. }
             | CallRefused::TooManyHops
@@ -47,32 +68,81 @@ impl NodeWire {
         }
     }
 
-    /// The error of the server, or of its owner. A tool that the owner shares and says not to know is one that
-    /// is not open to the agent: who is shown it here may know that.
-    pub(super) fn of_owner(&self, link: &Link, request: &NodeRequest<'_>, error: &[u8]) -> Refusal {
+    /// An error frame: the server's own error, byte for byte. A node of an older version sends what its kernel refuses
+    /// so, too; nothing in the error tells them apart.
+    pub(super) fn relay_error(&self, link: &Link, peer: &PeerLink, error: &[u8]) -> Refusal {
         let raw = std::str::from_utf8(error).ok();
         let raw = raw.and_then(|text| RawValue::from_string(text.to_owned()).ok());
-        let Some(raw) = raw else {
-            return link.faulty("its error cannot be read");
-        };
-        let codes = [INVALID_PARAMS, Code::ToolNotFound.number()];
-        let unknown = code(raw.get()).is_some_and(|code| codes.contains(&code))
-            && raw.get().contains("Unknown tool");
+        match (raw, has_refusal_frames(peer)) {
+            (None, _) => link.faulty("its error cannot be read"),
+            (Some(raw), true) => Refusal::Peer(raw),
+            (Some(raw), false) => Refusal::Unattributed(raw),
+        }
+    }
+
+    /// What the owner's kernel refused. A tool that the owner shares and has not for the agent is one that is not
+    /// open to it: who is shown it here may know that.
+    pub(super) fn refuse_for_owner(
+        &self,
+        link: &Link,
+        peer: &PeerLink,
+        request: &NodeRequest<'_>,
+        refusal: OwnerRefusal,
+    ) -> Refusal {
+        if !has_refusal_frames(peer) {
+            return link.faulty("its node sent a frame that was not agreed on");
+        }
+        let unknown = refusal.cause == OwnerRefusalCause::NotFound
+            && refusal.outcome == CallOutcome::NotExecuted;
         let tool = request.tool.as_deref().filter(|_| unknown);
         match (tool, &request.agent) {
             (Some(tool), Some(agent)) if self.holds(tool) => Refusal::Closed(format!(
-                "{agent} may not call tool {tool} of server {}: nothing allows it at {}, which decides; a grant \
-                 for this agent opens it (`mgp grant`)",
-                link.server, self.node
+                "{agent} may not call tool {tool} of server {}: no grant allows it at {}, which decides; a grant opens \
+                  it, {}",
+                link.server,
+                self.node,
+                self.grant_command(agent),
             )),
-            _ => Refusal::Peer(raw),
+            _ => Refusal::Owner(Box::new(refusal)),
         }
+    }
+
+    /// The whole command that lets an agent of this node in, and where to type it: only an admin signs grants.
+    fn grant_command(&self, agent: &AgentId) -> String {
+        let links = self.links.load();
+        let peer = links.links.get(&self.of.node);
+        let role = peer.map(|peer| peer.link.hello().role);
+        let here = links.here.as_ref().map(ToString::to_string);
+        let here = here.unwrap_or_else(|| "THIS-NODE".to_owned());
+        grant_command(role, (&*self.node, &self.of.server), agent, &here)
     }
 
     fn holds(&self, tool: &str) -> bool {
         self.held()
             .is_some_and(|held| held.tools.contains_key(tool))
     }
+}
+
+fn grant_command(
+    role: Option<ToldRole>,
+    (node, server): (&str, &ServerId),
+    agent: &AgentId,
+    here: &str,
+) -> String {
+    let agent = agent.as_str();
+    let agent = agent.strip_prefix(AgentId::PREFIX).unwrap_or(agent);
+    match role {
+        Some(ToldRole::Admin) => format!("on {node}: mgp grant {agent}@{here} {server}"),
+        Some(ToldRole::Member | ToldRole::Leaf | ToldRole::Unknown) | None => {
+            format!("on an admin of the cluster: mgp grant {agent}@{here} {node}/{server}")
+        }
+    }
+}
+
+/// Whether the node sends what its kernel refuses as frames of their own.
+fn has_refusal_frames(peer: &PeerLink) -> bool {
+    let features = peer.link.agreed().features;
+    features.contains(WireFeatures::REFUSALS)
 }
 
 /// The request did not reach the server.
@@ -83,5 +153,25 @@ fn not_done(link: &Link, why: String) -> Refusal {
         reason: Some(why),
         retry_after_ms: None,
         unreachable: true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is typed as it stands there works, at the node that is named.
+    #[test]
+    fn a_refusal_names_the_whole_grant_and_the_node_to_type_it_on() {
+        let (agent, demo) = (AgentId::new("agent.local"), ServerId::new("demo"));
+        let told = |role| grant_command(role, ("nas", &demo), &agent, "desk");
+        assert_eq!(
+            told(Some(ToldRole::Admin)),
+            "on nas: mgp grant local@desk demo"
+        );
+        assert_eq!(
+            told(Some(ToldRole::Member)),
+            "on an admin of the cluster: mgp grant local@desk nas/demo"
+        );
     }
 }

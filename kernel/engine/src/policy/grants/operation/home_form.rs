@@ -8,8 +8,8 @@ use mgp_protocol::mgp::access::Permission;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Grant, GrantChange, GrantId, GrantResource, LogChange, LogPosition, Operation, OperationId,
-    Revoke, Subject,
+    CausalContext, Grant, GrantChange, GrantId, GrantResource, LogChange, LogPosition, Operation,
+    OperationId, Revoke, Subject,
 };
 
 /// A prefix of the signed bytes, so that a signature is not valid for anything else.
@@ -88,6 +88,7 @@ impl HomeOperation {
             author: self.author,
             told_at_ms: self.told_at_ms,
             change: LogChange::Grants(change),
+            context: CausalContext::default(),
         }
     }
 

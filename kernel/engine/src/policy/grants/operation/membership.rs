@@ -63,6 +63,9 @@ pub enum MemberChange {
         node: NodeId,
         /// The part of its log that counts.
         at: LogTip,
+        /// It stays in, as no more than this. A build that does not read this takes the node for cut off.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        stays_as: Option<MemberRole>,
     },
     /// Another name.
     Rename {

@@ -6,12 +6,12 @@ use mgp_protocol::ids::NodeId;
 use mgp_protocol::mgp::access::Permission;
 
 use super::super::super::scene::{
-    Pen, RECOVERY, admit, cut, deny, grant, key, node, revoke, subject,
+    Pen, RECOVERY, admit, cut, grant, key, node, of_tool, revoke, subject,
 };
 use super::StepChange;
 use crate::policy::grants::{
-    ClusterId, Grant, GrantChange, GrantId, LogChange, LogTip, MemberChange, MemberRole, Operation,
-    OperationId, Revoke, Signed,
+    ClusterId, Grant, GrantChange, GrantId, GrantResource, LogChange, LogTip, MemberChange,
+    MemberRole, Operation, OperationId, Revoke, Signed,
 };
 
 /// A step as an operation; a cut names the end of the log that its pen knows, or an earlier one.
@@ -30,17 +30,25 @@ pub(super) fn change(step: &StepChange, pens: &BTreeMap<u8, Pen>) -> LogChange {
             key: key(*n),
             name: "again".into(),
         }),
-        StepChange::Allow(id, replaces) if id != replaces => {
-            grant(*id, Permission::Allow, &[*replaces])
-        }
-        StepChange::Allow(id, _) => grant(*id, Permission::Allow, &[]),
-        StepChange::Deny(id) => deny(*id),
+        StepChange::Allow(id, replaces) => make_grant(*id, Permission::Allow, *replaces),
+        StepChange::Deny(id, replaces) => make_grant(*id, Permission::Deny, *replaces),
         StepChange::Revoke(id) => revoke(*id),
         StepChange::UpTo(n, until) => LogChange::Grants(GrantChange::Revoke(Revoke::UpTo {
             subject: subject(),
             until: [(node(*n), *until)].into(),
         })),
         StepChange::Unknown => LogChange::Unknown("mute".into()),
+    }
+}
+
+/// A third of the grants are of a tool, a third of another one.
+fn make_grant(id: u8, permission: Permission, replaces: u8) -> LogChange {
+    let replaces = (id != replaces && replaces.is_multiple_of(2)).then_some(replaces);
+    let change = grant(id, permission, replaces.as_slice());
+    match id % 3 {
+        0 => change,
+        1 => of_tool(change, "read"),
+        _ => of_tool(change, "write"),
     }
 }
 
@@ -141,7 +149,7 @@ impl Model {
         let mut ends: BTreeMap<NodeId, u64> = BTreeMap::new();
         for (_, operation) in &self.all {
             let (cut, at) = match operation.change.members() {
-                Some(MemberChange::Cut { node, at } | MemberChange::Rekey { node, at, .. }) => {
+                Some(MemberChange::Cut { node, at, .. } | MemberChange::Rekey { node, at, .. }) => {
                     (*node, *at)
                 }
                 _ => continue,
@@ -223,6 +231,43 @@ impl Model {
         named && (grant.permission == Permission::Allow || self.allows(by))
     }
 
+    /// Whether who wrote an operation knew another one, by its place.
+    fn knew(&self, by: &Operation, other: &Operation) -> bool {
+        let (place, log) = (other.place, other.place.issuer);
+        let forked = (0..50).find(|sequence| self.claimed(log, *sequence).len() > 1);
+        let known = match log == by.place.issuer {
+            true => by.place.sequence,
+            false => by.context.logs.get(&log).copied().unwrap_or(0),
+        };
+        place.sequence < known && forked.is_none_or(|fork| place.sequence < fork)
+    }
+
+    /// Whether somebody took back what overlaps a grant, neither of the two knowing of the other.
+    fn beats(&self, (id, by): (OperationId, &Operation), of: &Operation, grant: &Grant) -> bool {
+        let about = |other: &Grant| {
+            let whole = |grant: &Grant| matches!(grant.resource, GrantResource::Server(_));
+            let same = other.resource == grant.resource;
+            other.permission == Permission::Allow && (same || whole(other) || whole(grant))
+        };
+        let named = |ids: &[GrantId]| {
+            let mut all = self.all.iter();
+            all.any(|(_, it)| match it.change.grants() {
+                Some(GrantChange::Grant(other)) => ids.contains(&other.id) && about(other),
+                _ => false,
+            })
+        };
+        let withdraws = match by.change.grants() {
+            Some(GrantChange::Revoke(Revoke::UpTo { .. })) => true,
+            Some(GrantChange::Revoke(Revoke::Ids(ids))) => named(ids),
+            Some(GrantChange::Grant(new)) if new.permission == Permission::Deny => {
+                named(&new.replaces)
+            }
+            _ => false,
+        };
+        let knew = || self.knew(of, by) || of.context.branches.contains(&id) || self.knew(by, of);
+        grant.permission == Permission::Allow && withdraws && !knew()
+    }
+
     /// The ids of the grants that count, one for each operation, in their order.
     pub(super) fn in_force(&self) -> Vec<u8> {
         if self.founder.is_none() {
@@ -235,7 +280,10 @@ impl Model {
             };
             let counts = grant.permission == Permission::Deny || self.allows(operation);
             let mut others = self.all.iter();
-            if counts && !others.any(|(_, by)| self.revokes(by, operation, grant)) {
+            let taken = |(id, by): &(OperationId, Operation)| {
+                self.revokes(by, operation, grant) || self.beats((*id, by), operation, grant)
+            };
+            if counts && !others.any(taken) {
                 let place = operation.place;
                 found.push((grant.id, place.issuer, place.sequence, *id));
             }

@@ -30,6 +30,9 @@ pub struct Rekeyed {
     /// The cluster the node is in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<String>,
+    /// Nodes on which an admin can take the new key, by their names.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub admins: Vec<String>,
     /// Whether the cluster knows the new key as that of this node: the old one, or an admin, has signed it.
     pub signed: bool,
     /// Whether it is taken with the next start of this kernel.

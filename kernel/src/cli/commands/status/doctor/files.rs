@@ -16,9 +16,10 @@ use super::finding::{DoctorFinding, Remedy};
 use crate::cli::commands::audit;
 use crate::cli::words::{bytes, time};
 use crate::config::named_secrets::NamedSecrets;
+use crate::kernel::witnessed;
 
 /// Files of the data folder that nobody else is to read.
-const PRIVATE: [&str; 9] = [
+const PRIVATE: [&str; 11] = [
     "token",
     "metrics.token",
     "agents.json",
@@ -27,6 +28,8 @@ const PRIVATE: [&str; 9] = [
     "audit.key",
     "grants.journal",
     "registered.journal",
+    "files.witness",
+    "files.witness.2",
     "kernel.log",
 ];
 /// Free room below which a warning is due, in bytes: some days of logs and records.
@@ -41,9 +44,32 @@ const EARLIEST_MS: u64 = 1_767_225_600_000;
 pub(super) fn look(patient: &Patient<'_>) -> Vec<DoctorFinding> {
     let mut found = modes(patient);
     found.extend(room(&patient.data_dir));
-    found.push(clock(&patient.data_dir));
+    let recorded = match patient.status {
+        Some(_) => audit::newest_record_ms(patient.context).ok().flatten(),
+        None => None,
+    };
+    found.push(clock(&patient.data_dir, recorded));
     found.extend(logs(patient));
+    // What a running kernel found is in its status.
+    if patient.status.is_none() {
+        found.extend(witnesses(&patient.data_dir));
+    }
     found
+}
+
+/// What files held, by their witnesses.
+fn witnesses(data_dir: &Path) -> Vec<DoctorFinding> {
+    const AREA: &str = "witness";
+    match witnessed::examine(data_dir) {
+        None => Vec::new(),
+        Some(lost) if lost.is_empty() => {
+            vec![DoctorFinding::good(AREA, "no file lacks what it held")]
+        }
+        Some(lost) => lost
+            .into_iter()
+            .map(|lost| DoctorFinding::broken(AREA, lost))
+            .collect(),
+    }
 }
 
 fn modes(patient: &Patient<'_>) -> Vec<DoctorFinding> {
@@ -118,7 +144,7 @@ fn room(data_dir: &Path) -> Option<DoctorFinding> {
 }
 
 /// Tokens, grants and records are dated by it.
-fn clock(data_dir: &Path) -> DoctorFinding {
+fn clock(data_dir: &Path, recorded_ms: Option<u64>) -> DoctorFinding {
     const AREA: &str = "clock";
     let now = unix_ms();
     let command = "timedatectl set-ntp true";
@@ -134,7 +160,9 @@ fn clock(data_dir: &Path) -> DoctorFinding {
         let at = entry.metadata().ok()?.modified().ok()?;
         u64::try_from(at.duration_since(UNIX_EPOCH).ok()?.as_millis()).ok()
     });
-    let ahead = newest.max().unwrap_or(now).saturating_sub(now);
+    // What another program writes may have its own clock: the kernel's records have the one they were made by.
+    let newest = newest.chain(recorded_ms).max();
+    let ahead = newest.unwrap_or(now).saturating_sub(now);
     match ahead > AHEAD_MS {
         true => DoctorFinding::broken(
             AREA,
@@ -200,11 +228,19 @@ mod tests {
     #[test]
     fn a_clock_that_was_set_back_is_seen_by_what_was_written() {
         let folder = tempfile::tempdir().unwrap();
-        assert_eq!(clock(folder.path()).condition, Soundness::Good);
+        assert_eq!(clock(folder.path(), None).condition, Soundness::Good);
+        let tomorrow = unix_ms() + 86_400_000;
+        let found = clock(folder.path(), Some(tomorrow));
+        assert_eq!(found.condition, Soundness::Broken);
+        assert!(
+            found.in_words().contains("it was set back"),
+            "{}",
+            found.in_words()
+        );
         let file = fs::File::create(folder.path().join("kernel.lock")).unwrap();
         file.set_modified(SystemTime::now() + Duration::from_secs(7200))
             .unwrap();
-        let found = clock(folder.path());
+        let found = clock(folder.path(), None);
         assert_eq!(found.condition, Soundness::Broken, "{}", found.in_words());
     }
 }

@@ -192,26 +192,75 @@ fn peers(cluster: &Cluster) -> Vec<DoctorFinding> {
                     .mended_by("mgp cluster status"),
             );
         }
-        let off = node.clock_ms.unwrap_or_default();
-        if off.unsigned_abs() >= CLOCK_MS {
-            let told = format!(
-                "the clock of {} is off by {}",
-                node.name,
-                time(off.unsigned_abs())
-            );
-            found.push(
-                DoctorFinding::warning(AREA, told)
-                    .mended_by("timedatectl set-ntp true, on the node that is wrong"),
-            );
-        }
     }
-    if found.is_empty() {
-        found.push(DoctorFinding::good(
-            AREA,
-            format!("{} nodes, all of them linked", cluster.nodes.len()),
-        ));
-    }
+    found.extend(clocks(cluster));
+    found.push(links(cluster));
     found
+}
+
+/// How many of the others have a link now: of those that have left, none is expected.
+fn links(cluster: &Cluster) -> DoctorFinding {
+    const AREA: &str = "cluster";
+    let many = |standing| {
+        let nodes = cluster.nodes.iter();
+        nodes.filter(|node| node.standing == standing).count()
+    };
+    let (linked, away) = (many(Standing::Linked), many(Standing::Away));
+    let out = match many(Standing::Left) + many(Standing::Revoked) {
+        0 => String::new(),
+        out => format!("; {out} left or were cut off"),
+    };
+    let there = linked + away;
+    match there {
+        0 => DoctorFinding::good(AREA, format!("no other node is in the cluster{out}")),
+        _ if away == 0 => {
+            DoctorFinding::good(AREA, format!("all {there} other nodes are linked{out}"))
+        }
+        _ => DoctorFinding::warning(
+            AREA,
+            format!("{linked} of {there} other nodes are linked{out}"),
+        )
+        .mended_by("mgp cluster status"),
+    }
+}
+
+/// Clocks that differ. Where this node's differs from all others alike, it is this node's that is wrong.
+fn clocks(cluster: &Cluster) -> Vec<DoctorFinding> {
+    const AREA: &str = "clock";
+    let measured = cluster.nodes.iter();
+    let measured = measured.filter_map(|node| Some((node, node.clock_ms?)));
+    let measured: Vec<_> = measured.collect();
+    let off: Vec<_> = measured
+        .iter()
+        .filter(|(_, off)| off.unsigned_abs() >= CLOCK_MS)
+        .collect();
+    let all = off.len() == measured.len();
+    let one_way = off.iter().all(|(_, ms)| *ms > 0) || off.iter().all(|(_, ms)| *ms < 0);
+    if all && one_way && off.len() > 1 {
+        let least = off.iter().min_by_key(|(_, ms)| ms.unsigned_abs());
+        let (way, ms) = match least {
+            Some((_, ms)) if *ms > 0 => ("behind", ms.unsigned_abs()),
+            Some((_, ms)) => ("ahead of", ms.unsigned_abs()),
+            None => return Vec::new(),
+        };
+        let names: Vec<&str> = off.iter().map(|(node, _)| &*node.name).collect();
+        let told = format!(
+            "this node's is {} {way} those of {}",
+            time(ms),
+            names.join(", ")
+        );
+        return vec![DoctorFinding::broken(AREA, told).mended_by("timedatectl set-ntp true")];
+    }
+    let told = off.into_iter().map(|(node, ms)| {
+        let told = format!(
+            "that of {} is off by {}",
+            node.name,
+            time(ms.unsigned_abs())
+        );
+        DoctorFinding::warning(AREA, told)
+            .mended_by("timedatectl set-ntp true, on the node that is wrong")
+    });
+    told.collect()
 }
 
 #[cfg(test)]
@@ -262,9 +311,76 @@ mod tests {
             .map(DoctorFinding::in_words)
             .collect();
         assert!(
-            told[0].contains("gpu is away") && told[1].contains("cam is off by 4 s"),
+            told[0].contains("gpu is away")
+                && told[1].contains("cam is off by 4 s")
+                && told[2].contains("1 of 2 other nodes are linked"),
             "{told:?}"
         );
         assert!(peers(&Cluster::default()).is_empty());
+    }
+
+    /// Nodes that left are no links, and none of them counts as one.
+    #[test]
+    fn only_links_that_are_alive_are_counted() {
+        let node = |name: &str, standing| Node {
+            name: name.into(),
+            standing,
+            ..Node::default()
+        };
+        let told = |nodes: &[Node]| {
+            let cluster = Cluster {
+                id: Some("c".into()),
+                nodes: nodes.to_vec(),
+                ..Cluster::default()
+            };
+            let found = links(&cluster);
+            (found.condition, found.in_words())
+        };
+        let (here, gone) = (node("a", Standing::Here), node("b", Standing::Revoked));
+        let (condition, words) = told(&[here.clone(), gone.clone(), node("c", Standing::Left)]);
+        assert_eq!(condition, Soundness::Good);
+        assert!(
+            words.contains("no other node is in the cluster; 2 left or were cut off"),
+            "{words}"
+        );
+        let linked = node("d", Standing::Linked);
+        let (condition, words) = told(&[here.clone(), gone, linked.clone()]);
+        assert_eq!(condition, Soundness::Good);
+        assert!(
+            words.contains("all 1 other nodes are linked; 1 left"),
+            "{words}"
+        );
+        let (condition, words) = told(&[here, linked, node("e", Standing::Away)]);
+        assert_eq!(condition, Soundness::Warning);
+        assert!(words.contains("1 of 2 other nodes are linked"), "{words}");
+    }
+
+    /// All others agree: it is this one.
+    #[test]
+    fn a_clock_that_differs_from_all_others_is_this_nodes_own() {
+        const DAY: i64 = 86_400_000;
+        let node = |name: &str, clock_ms| Node {
+            name: name.into(),
+            standing: Standing::Linked,
+            clock_ms: Some(clock_ms),
+            ..Node::default()
+        };
+        let told = |nodes: &[Node]| {
+            let cluster = Cluster {
+                nodes: nodes.to_vec(),
+                ..Cluster::default()
+            };
+            let found = clocks(&cluster);
+            let words = found.iter().map(DoctorFinding::in_words);
+            words.collect::<Vec<_>>().join("\n")
+        };
+        let both = told(&[node("nas", DAY), node("den", DAY + 5)]);
+        assert!(
+            both.contains("this node's is 24 h behind those of nas, den"),
+            "{both}"
+        );
+        let one = told(&[node("nas", DAY), node("den", 5)]);
+        assert!(one.contains("that of nas is off by 24 h"), "{one}");
+        assert_eq!(told(&[node("nas", 5), node("den", 5)]), "");
     }
 }

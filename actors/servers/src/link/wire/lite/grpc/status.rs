@@ -27,9 +27,9 @@ pub(super) fn refused(link: &Arc<Link>, status: &Status) -> Refusal {
     match status.code() {
         Code::InvalidArgument => said_by_it(INVALID_PARAMS, said, status, link),
         Code::NotFound => said_by_it(METHOD_NOT_FOUND, said, status, link),
-        Code::Unauthenticated | Code::PermissionDenied => Refusal::Forbidden(format!(
-            "Server {}: it answered {} ({said}); check `headers` of this server in mgp.toml",
-            link.server,
+        // No status tells for certain that the call was not carried out.
+        Code::Unauthenticated | Code::PermissionDenied => link.faulty(&format!(
+            "it answered {} ({said}); check `headers` of this server in mgp.toml",
             name(status.code())
         )),
         Code::OutOfRange if said.contains("length too large") => link.too_large(),

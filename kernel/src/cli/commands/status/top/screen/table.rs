@@ -144,7 +144,9 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, model: &TopModel, palette: T
     if on_screen.is_empty() && model.look().is_some() {
         if let Some(line) = lines.next() {
             let text = match model.filter.is_empty() {
-                true => "no servers yet: `mgp servers add --help`",
+                true => {
+                    "no servers: `mgp servers add --help`; of other nodes: `mgp cluster status`"
+                }
                 false => "no server has this text in its name, state or reason",
             };
             put(buffer, after(line, MARK), text, palette.dim());

@@ -1,0 +1,97 @@
+//! Nodes that reach each other through a third one alone.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+
+use mgp_protocol::federation::ends::LinkClose;
+
+use super::super::{LinkStatus, PeerLink};
+use super::scene::{LinkNode, keys, soon};
+
+/// A node for IPv4 alone, one for IPv6 alone, and one for both, each of which knows where the third one is. `relay`
+/// switches that one on.
+async fn apart(relay: bool) -> (LinkNode, LinkNode, LinkNode) {
+    let [a, b, middle] = keys();
+    let at = |ip: IpAddr| SocketAddr::new(ip, 0);
+    let both = LinkNode::with_relay(&middle, at(Ipv6Addr::UNSPECIFIED.into()), 1, relay).await;
+    let a = LinkNode::with(&a, at(Ipv4Addr::LOCALHOST.into()), 1).await;
+    let b = LinkNode::with(&b, at(Ipv6Addr::LOCALHOST.into()), 1).await;
+    for node in [&a, &b, &both] {
+        node.pin(&[&a.key, &b.key, &both.key]).await;
+    }
+    for (node, ip) in [
+        (&a, IpAddr::from(Ipv4Addr::LOCALHOST)),
+        (&b, Ipv6Addr::LOCALHOST.into()),
+    ] {
+        let there = SocketAddr::new(ip, both.at.port());
+        node.links.found_at(both.key.node(), there);
+    }
+    (a, b, both)
+}
+
+/// The link to the other one, once it is there.
+async fn up(node: &mut LinkNode, other: &LinkNode) -> Arc<PeerLink> {
+    loop {
+        let link = node.up().await;
+        if link.link.peer() == other.key.node() {
+            return link;
+        }
+    }
+}
+
+async fn status(node: &LinkNode, other: &LinkNode) -> LinkStatus {
+    let all = node.links.status().await.unwrap();
+    let other = other.key.node();
+    all.into_iter().find(|status| status.node == other).unwrap()
+}
+
+/// They link without an address of each other, say so, and go on looking for a direct way; both are there for
+/// membership. What the relay shows is the pair.
+#[tokio::test]
+async fn two_nodes_that_reach_a_third_one_alone_are_linked_through_it() {
+    let (mut a, mut b, both) = apart(true).await;
+    let relay = Some(both.key.node());
+    let of_a = up(&mut a, &b).await;
+    let of_b = up(&mut b, &a).await;
+    assert_eq!(of_a.link.relay(), relay);
+    assert_eq!(of_b.link.relay(), relay);
+    soon(async {
+        loop {
+            let status = status(&a, &b).await;
+            let linked = status.linked.expect("it stays linked");
+            assert_eq!((linked.address, linked.relay), (None, relay));
+            // The direct way was tried meanwhile.
+            if status.present && status.trouble.is_some() {
+                return;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+    })
+    .await;
+    let pairs = both.links.relayed_pairs();
+    assert_eq!(pairs[0].nodes, [a.key.node(), b.key.node()]);
+    assert!(pairs[0].bytes > 0);
+    both.links.close(LinkClose::Done).await.unwrap();
+    let mut lost = [a.down().await.0, a.down().await.0];
+    lost.sort_unstable();
+    assert_eq!(lost, [b.key.node(), both.key.node()]);
+}
+
+/// A node that was switched off passes nothing on, and the others say why they are not linked.
+#[tokio::test]
+async fn a_node_whose_relay_is_off_links_nobody() {
+    let (mut a, mut b, both) = apart(false).await;
+    up(&mut a, &both).await;
+    up(&mut b, &both).await;
+    soon(async {
+        loop {
+            if status(&a, &b).await.trouble.is_some() && status(&b, &a).await.trouble.is_some() {
+                return;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+    })
+    .await;
+    assert!(status(&a, &b).await.linked.is_none());
+    assert_eq!(both.links.relayed_pairs(), []);
+}

@@ -1,0 +1,156 @@
+use std::fs;
+
+use super::*;
+
+fn opened(folder: &Path) -> Witnesses {
+    let opened = Witnesses::open(folder).unwrap();
+    assert_eq!(opened.faults, Vec::<String>::new());
+    opened.witnesses
+}
+
+fn settled(folder: &Path, name: &str) -> Option<String> {
+    let read = Witnesses::read(folder).unwrap()?;
+    read.witness(name).contents()?.settled
+}
+
+#[test]
+fn a_witness_is_found_as_it_was_written() {
+    let dir = tempfile::tempdir().unwrap();
+    assert!(Witnesses::read(dir.path()).unwrap().is_none());
+    assert!(Witnesses::open(dir.path()).unwrap().is_new);
+    let witnesses = opened(dir.path());
+    let grants = witnesses.witness("grants.journal");
+    for n in 0..9 {
+        grants.settle(&format!("{n} x"));
+        witnesses.witness("shares.json").settle_presence();
+        assert_eq!(
+            settled(dir.path(), "grants.journal"),
+            Some(format!("{n} x"))
+        );
+    }
+    grants.propose("1 y").unwrap();
+    let both = Some(WitnessedContents {
+        settled: Some("8 x".into()),
+        proposed: Some("1 y".into()),
+    });
+    let again = opened(dir.path());
+    assert_eq!(again.witness("grants.journal").contents(), both);
+    assert_eq!(again.begin_with("shares.").len(), 1);
+    again.witness("grants.journal").forget().unwrap();
+    assert_eq!(settled(dir.path(), "grants.journal"), None);
+    assert_eq!(settled(dir.path(), "shares.json"), Some(THERE.into()));
+}
+
+/// A change is one write of one sector, in one of the two files.
+#[test]
+fn a_change_costs_one_write() {
+    let dir = tempfile::tempdir().unwrap();
+    let witness = opened(dir.path()).witness("grants.journal");
+    witness.settle("1 x");
+    let read = || WITNESS_FILES.map(|name| fs::read(dir.path().join(name)).unwrap());
+    let before = read();
+    witness.settle("2 y");
+    let after = read();
+    let changed = (0..2).filter(|file| before[*file] != after[*file]).count();
+    assert_eq!(changed, 1);
+    assert_eq!(after.map(|bytes| bytes.len()), [2 * SLOT; 2]);
+}
+
+/// Whatever became of one of the files, the other one says it, and has what it had or what was before it.
+#[test]
+fn a_lost_witness_file_is_reported_and_made_again() {
+    for (lost, how) in [
+        (0, "removed"),
+        (1, "removed"),
+        (0, "emptied"),
+        (1, "emptied"),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let witnesses = opened(dir.path());
+        witnesses.witness("shares.json").settle_presence();
+        let grants = witnesses.witness("grants.journal");
+        for n in 0..5 {
+            grants.settle(&format!("{n} x"));
+        }
+        let path = dir.path().join(WITNESS_FILES[lost]);
+        match how {
+            "removed" => fs::remove_file(&path).unwrap(),
+            _ => fs::write(&path, "").unwrap(),
+        }
+        let found = Witnesses::open(dir.path()).unwrap();
+        assert!(!found.is_new);
+        assert!(
+            found.faults[0].contains("is missing or empty"),
+            "{:?}",
+            found.faults
+        );
+        assert_eq!(settled(dir.path(), "shares.json"), Some(THERE.into()));
+        let last = settled(dir.path(), "grants.journal").unwrap();
+        assert!(last == "4 x" || last == "3 x", "{last}");
+        opened(dir.path());
+    }
+}
+
+/// A start that was cut short while it made them reports nothing at the next one.
+#[test]
+fn a_first_start_that_was_cut_short_reports_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    drop(opened(dir.path()));
+    fs::remove_file(dir.path().join(WITNESS_FILES[1])).unwrap();
+    let found = Witnesses::open(dir.path()).unwrap();
+    assert!(found.is_new && found.faults.is_empty());
+}
+
+/// A record whose write was cut short leaves the one before.
+#[test]
+fn a_torn_record_leaves_the_one_before() {
+    let dir = tempfile::tempdir().unwrap();
+    let witness = opened(dir.path()).witness("grants.journal");
+    for n in 0..4 {
+        witness.settle(&format!("{n} x"));
+    }
+    for name in WITNESS_FILES {
+        let path = dir.path().join(name);
+        let whole = fs::read(&path).unwrap();
+        let mut torn = whole.clone();
+        torn[SLOT + 40..SLOT + 60].fill(0);
+        fs::write(&path, torn).unwrap();
+        let last = settled(dir.path(), "grants.journal").unwrap();
+        assert!(last == "3 x" || last == "2 x", "{last}");
+        opened(dir.path());
+        fs::write(&path, whole).unwrap();
+    }
+}
+
+#[test]
+fn an_accepted_file_is_reported_once_and_has_no_witness() {
+    let dir = tempfile::tempdir().unwrap();
+    let witnesses = opened(dir.path());
+    witnesses.witness("shares.json").settle_presence();
+    assert!(!witnesses.accept("x", &["x".into()]).unwrap());
+    assert!(
+        witnesses
+            .accept("shares.json", &["shares.json".into()])
+            .unwrap()
+    );
+    let again = opened(dir.path());
+    assert_eq!(again.witness("shares.json").contents(), None);
+    assert_eq!(again.take_accepted(), ["shares.json"]);
+    assert_eq!(opened(dir.path()).take_accepted(), Vec::<String>::new());
+}
+
+/// Slots of records that ended are used again; beyond the bound a file has no witness, and nothing else fails.
+#[test]
+fn records_are_bounded() {
+    let dir = tempfile::tempdir().unwrap();
+    let witnesses = opened(dir.path());
+    for n in 0..SLOTS_MAX + 3 {
+        witnesses.witness(format!("{n}")).settle_presence();
+    }
+    assert!(witnesses.witness("0").contents().is_some());
+    assert_eq!(witnesses.witness(format!("{SLOTS_MAX}")).contents(), None);
+    witnesses.witness("7").forget().unwrap();
+    witnesses.witness("new").settle_presence();
+    assert_eq!(settled(dir.path(), "new"), Some(THERE.into()));
+    assert_eq!(settled(dir.path(), "7"), None);
+}

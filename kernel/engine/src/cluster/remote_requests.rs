@@ -1,0 +1,414 @@
+//! What a caller of another node may ask of this kernel: one closed list of its methods, of its own tools and
+//! of the notifications it reads. What has no row is closed.
+//!
+//! A row opens a way to a server and nothing more: whether that server is shared and granted is decided after it.
+
+use mgp_protocol::ids::AgentId;
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RemoteTarget<'a> {
+    /// A method.
+    Method(&'a str),
+    /// A tool of the kernel, by the method it stands for. Tools of servers are none of these.
+    KernelTool(&'a str),
+    /// A notification.
+    Notification(&'a str),
+}
+
+/// Which callers of another node a row is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RemoteCallers {
+    /// The node itself, and its agents.
+    NodeAndAgents,
+    /// Its agents.
+    Agents,
+    /// Nobody.
+    Nobody,
+}
+
+/// Names that are open to the same callers for one reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RemoteRow {
+    /// Who may ask.
+    pub callers: RemoteCallers,
+    /// Why these and no others.
+    pub reason: &'static str,
+    names: &'static [&'static str],
+}
+
+/// Whether this caller may ask for it; callers of this node are not judged here.
+#[must_use]
+pub fn allows(caller: &AgentId, target: RemoteTarget<'_>) -> bool {
+    let Some(foreign) = caller.foreign() else {
+        // An id of another node that cannot be read is nobody's.
+        return !caller.is_foreign();
+    };
+    match row(target).map(|row| row.callers) {
+        Some(RemoteCallers::NodeAndAgents) => true,
+        Some(RemoteCallers::Agents) => *caller != AgentId::node_itself(foreign.node),
+        Some(RemoteCallers::Nobody) | None => false,
+    }
+}
+
+/// The row of it.
+#[must_use]
+pub fn row(target: RemoteTarget<'_>) -> Option<&'static RemoteRow> {
+    let (rows, name): (&[RemoteRow], &str) = match target {
+        RemoteTarget::Method(name) => (&METHODS, name),
+        RemoteTarget::KernelTool(name) => (&KERNEL_TOOLS, name),
+        RemoteTarget::Notification(name) => (&NOTIFICATIONS, name),
+    };
+    rows.iter().find(|row| row.names.contains(&name))
+}
+
+const fn open_row(
+    callers: RemoteCallers,
+    reason: &'static str,
+    names: &'static [&'static str],
+) -> RemoteRow {
+    RemoteRow {
+        callers,
+        reason,
+        names,
+    }
+}
+
+const fn closed_row(reason: &'static str, names: &'static [&'static str]) -> RemoteRow {
+    open_row(RemoteCallers::Nobody, reason, names)
+}
+
+const METHODS: [RemoteRow; 16] = [
+    open_row(
+        RemoteCallers::Agents,
+        "requests to the shared server, each decided by its grants",
+        &[
+            "tools/call",
+            "prompts/get",
+            "resources/read",
+            "completion/complete",
+        ],
+    ),
+    open_row(
+        RemoteCallers::NodeAndAgents,
+        "a node shows its agents what a shared server has; a list holds what is open to its caller",
+        &[
+            "server/discover",
+            "tools/list",
+            "prompts/list",
+            "resources/list",
+            "resources/templates/list",
+            "subscriptions/listen",
+        ],
+    ),
+    open_row(
+        RemoteCallers::Agents,
+        "an agent follows and ends its own call that goes on as a task",
+        &["tasks/get", "tasks/update", "tasks/cancel"],
+    ),
+    open_row(
+        RemoteCallers::Agents,
+        "an agent ends its own call",
+        &["mgp/stream/cancel"],
+    ),
+    open_row(
+        RemoteCallers::Agents,
+        "an agent answers what a server asked in its own call",
+        &["mgp/callback/respond"],
+    ),
+    open_row(
+        RemoteCallers::Agents,
+        "an agent follows the events of the shared server, each decided by its grants",
+        &["mgp/events/subscribe"],
+    ),
+    closed_row(
+        "methods of sessions; requests of other nodes are stateless",
+        &[
+            "ping",
+            "resources/subscribe",
+            "resources/unsubscribe",
+            "logging/setLevel",
+            "tasks/result",
+            "tasks/list",
+        ],
+    ),
+    closed_row(
+        "a host of MCPL is a session at its own node",
+        &[
+            "context/beforeInference",
+            "context/afterInference",
+            "state/rollback",
+            "channels/list",
+            "channels/open",
+            "channels/close",
+            "channels/publish",
+        ],
+    ),
+    closed_row("agents are asked at their own node", &["mgp/agent/ask"]),
+    closed_row(
+        "the agent's own node keeps its subscriptions and pending callbacks",
+        &[
+            "mgp/events/unsubscribe",
+            "mgp/events/replay",
+            "mgp/events/channels",
+            "mgp/events/pending_callbacks",
+        ],
+    ),
+    closed_row(
+        "the agent's own node searches, and holds the tools of its sessions",
+        &[
+            "mgp/tools/discover",
+            "mgp/tools/call",
+            "mgp/tools/request",
+            "mgp/tools/session",
+            "mgp/tools/session/evict",
+        ],
+    ),
+    closed_row(
+        "grants and servers of this node are for its operator and agents",
+        &[
+            "mgp/access/query",
+            "mgp/access/grant",
+            "mgp/access/revoke",
+            "mgp/access/list",
+            "mgp/access/explain",
+            "mgp/discovery/list",
+            "mgp/discovery/register",
+            "mgp/discovery/deregister",
+        ],
+    ),
+    closed_row(
+        "the health, calls and end of this kernel are no business of other nodes' agents",
+        &[
+            "mgp/health/ping",
+            "mgp/health/status",
+            "mgp/calls/show",
+            "mgp/lifecycle/shutdown",
+        ],
+    ),
+    closed_row(
+        "the operator's: this kernel and its cluster",
+        &[
+            "mgp/kernel/status",
+            "mgp/kernel/stop",
+            "mgp/kernel/reload",
+            "mgp/kernel/tree",
+            "mgp/kernel/metrics",
+            "mgp/kernel/nodes/id",
+            "mgp/kernel/nodes/list",
+            "mgp/kernel/nodes/invite",
+            "mgp/kernel/nodes/tickets",
+            "mgp/kernel/nodes/withdraw",
+            "mgp/kernel/nodes/join",
+            "mgp/kernel/nodes/admission",
+            "mgp/kernel/nodes/approve",
+            "mgp/kernel/nodes/refuse",
+            "mgp/kernel/nodes/impact",
+            "mgp/kernel/nodes/revoke",
+            "mgp/kernel/nodes/promote",
+            "mgp/kernel/nodes/demote",
+            "mgp/kernel/nodes/drain",
+            "mgp/kernel/nodes/forget",
+            "mgp/kernel/nodes/rename",
+            "mgp/kernel/nodes/leave",
+            "mgp/kernel/nodes/rekey",
+            "mgp/kernel/nodes/recover",
+            "mgp/kernel/shares/add",
+            "mgp/kernel/shares/remove",
+            "mgp/kernel/shares/list",
+            "mgp/kernel/lan/on",
+            "mgp/kernel/lan/off",
+            "mgp/kernel/lan/status",
+        ],
+    ),
+    closed_row(
+        "the operator's: state, sets, console and recordings",
+        &[
+            "mgp/kernel/state/log",
+            "mgp/kernel/state/rollback",
+            "mgp/kernel/sets/list",
+            "mgp/kernel/mcpl/sets",
+            "mgp/kernel/mcpl/switch",
+            "mgp/kernel/mcpl/forget",
+            "mgp/kernel/console/link",
+            "mgp/kernel/console/end",
+            "mgp/kernel/recorder/follow",
+            "mgp/kernel/recorder/play",
+        ],
+    ),
+    closed_row(
+        "the operator's: agents, servers, audit log and approvals",
+        &[
+            "mgp/agents/add",
+            "mgp/agents/list",
+            "mgp/agents/remove",
+            "mgp/agents/token",
+            "mgp/names/read",
+            "mgp/names/list",
+            "mgp/index/search",
+            "mgp/servers/list",
+            "mgp/servers/start",
+            "mgp/servers/wait",
+            "mgp/servers/stop",
+            "mgp/servers/restart",
+            "mgp/servers/logs",
+            "mgp/servers/pins/list",
+            "mgp/servers/pins/show",
+            "mgp/audit/replay",
+            "mgp/audit/find",
+            "mgp/audit/verify",
+            "mgp/audit/last",
+            "mgp/audit/acknowledge",
+            "mgp/approvals/list",
+            "mgp/approvals/approve",
+            "mgp/approvals/answer",
+            "mgp/approvals/deny",
+            "mgp/permission/revoke",
+            "mgp/permission/grant",
+        ],
+    ),
+];
+
+/// No feature needs one: a node relays what its agents do with the tools of its own kernel as methods.
+const KERNEL_TOOLS: [RemoteRow; 4] = [
+    closed_row(
+        "the agent's own node has this tool, and relays what is open as a method",
+        &[
+            "mgp/stream/cancel",
+            "mgp/stream/pace",
+            "mgp/callback/respond",
+            "mgp/events/subscribe",
+            "mgp/events/unsubscribe",
+            "mgp/events/replay",
+            "mgp/events/channels",
+            "mgp/events/pending_callbacks",
+            "mgp/state/rollback",
+            "mgp/channels/publish",
+            "mgp/agent/ask",
+        ],
+    ),
+    closed_row(
+        "the agent's own node searches, and holds the tools of its sessions",
+        &[
+            "mgp/tools/discover",
+            "mgp/tools/call",
+            "mgp/tools/request",
+            "mgp/tools/session",
+            "mgp/tools/session/evict",
+        ],
+    ),
+    closed_row(
+        "results go to other nodes whole; the agent's own node cuts them",
+        &["mgp/calls/read"],
+    ),
+    closed_row(
+        "this kernel, its grants and its servers are for its operator and agents",
+        &[
+            "mgp/access/query",
+            "mgp/access/grant",
+            "mgp/access/revoke",
+            "mgp/access/list",
+            "mgp/access/explain",
+            "mgp/discovery/list",
+            "mgp/discovery/register",
+            "mgp/discovery/deregister",
+            "mgp/health/ping",
+            "mgp/health/status",
+            "mgp/lifecycle/shutdown",
+            "mgp/audit/replay",
+        ],
+    ),
+];
+
+const NOTIFICATIONS: [RemoteRow; 3] = [
+    open_row(
+        RemoteCallers::Agents,
+        "the reader of a call says how fast it reads it, and what it missed",
+        &[
+            "notifications/mgp.stream.pace",
+            "notifications/mgp.stream.gap",
+        ],
+    ),
+    closed_row(
+        "notifications of sessions; requests of other nodes are stateless",
+        &[
+            "notifications/progress",
+            "notifications/initialized",
+            "notifications/roots/list_changed",
+        ],
+    ),
+    closed_row(
+        "a host of MCPL is a session at its own node",
+        &[
+            "featureSets/update",
+            "context/afterInference",
+            "channels/publish",
+            "channels/outgoing/chunk",
+            "channels/outgoing/complete",
+            "inference/chunk",
+        ],
+    ),
+];
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use mgp_protocol::ids::{NodeAgent, NodeId};
+
+    use super::*;
+
+    fn alice() -> AgentId {
+        let alice = NodeAgent::told(NodeId([7; 32]), "agent.alice");
+        AgentId::of_node(&alice.unwrap())
+    }
+
+    #[test]
+    fn what_has_no_row_is_closed_to_other_nodes_and_to_nobody_else() {
+        let (alice, node) = (alice(), AgentId::node_itself(NodeId([7; 32])));
+        for target in [
+            RemoteTarget::Method("mgp/next/thing"),
+            RemoteTarget::KernelTool("mgp/next/thing"),
+            RemoteTarget::Notification("notifications/next"),
+            RemoteTarget::KernelTool("tools/call"),
+            RemoteTarget::Method("mgp/agent/ask"),
+            RemoteTarget::KernelTool("mgp/agent/ask"),
+        ] {
+            assert!(
+                !allows(&alice, target) && !allows(&node, target),
+                "{target:?}"
+            );
+            assert!(allows(&AgentId::new("agent.alice"), target), "{target:?}");
+        }
+    }
+
+    #[test]
+    fn a_node_itself_lists_and_its_agents_call() {
+        let (alice, node) = (alice(), AgentId::node_itself(NodeId([7; 32])));
+        assert!(allows(&alice, RemoteTarget::Method("tools/list")));
+        assert!(allows(&node, RemoteTarget::Method("tools/list")));
+        assert!(allows(&alice, RemoteTarget::Method("tools/call")));
+        assert!(!allows(&node, RemoteTarget::Method("tools/call")));
+        let pace = RemoteTarget::Notification("notifications/mgp.stream.pace");
+        assert!(allows(&alice, pace) && !allows(&node, pace));
+    }
+
+    /// A feature that needs a tool of the owner's kernel gets a row of its own here.
+    #[test]
+    fn no_tool_of_the_kernel_is_open_to_other_nodes() {
+        let open = KERNEL_TOOLS
+            .iter()
+            .filter(|row| row.callers != RemoteCallers::Nobody);
+        assert_eq!(open.count(), 0);
+    }
+
+    #[test]
+    fn each_name_has_one_row() {
+        for rows in [&METHODS[..], &KERNEL_TOOLS, &NOTIFICATIONS] {
+            let mut names = BTreeSet::new();
+            for name in rows.iter().flat_map(|row| row.names) {
+                assert!(names.insert(name), "{name}");
+            }
+        }
+    }
+}

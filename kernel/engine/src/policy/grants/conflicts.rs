@@ -1,0 +1,430 @@
+//! Grants and revokes whose issuers did not know of each other: the revoke wins, whichever came first.
+//!
+//! A *withdrawal* takes back something that was allowed: a revoke, or a denial that replaces what allowed. It is about
+//! what the grants that it names are about. It beats every grant that overlaps this, unless the issuer of the grant
+//! knew the withdrawal, or the issuer of the withdrawal knew the grant and left it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use mgp_protocol::ids::NodeId;
+use mgp_protocol::mgp::access::Permission;
+
+use super::log::IssuerLog;
+use super::operation::BRANCHES_NAMED_MAX;
+use super::{
+    Authority, CausalContext, Force, GrantChange, GrantId, GrantResource, Granted, Grants,
+    LogChange, LogPosition, OperationId, Revoke, Subject, Written,
+};
+
+/// Where an operation stands: a forked log has two in one place.
+pub(super) type OperationKey = (LogPosition, OperationId);
+
+/// What is known of a withdrawal beside its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Withdrawal {
+    told_at_ms: u64,
+    context: CausalContext,
+}
+
+/// All withdrawals, by what they are about. None of it depends on the order in which operations came.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Withdrawals {
+    all: BTreeMap<OperationKey, Withdrawal>,
+    /// By subject and resource; without a resource, about all that the subject has.
+    about: BTreeMap<Subject, BTreeMap<Option<GrantResource>, SameScope>>,
+}
+
+/// Withdrawals about the same, sorted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct SameScope {
+    keys: Vec<OperationKey>,
+    /// Of each issuer.
+    fronts: Vec<(NodeId, IssuerFronts)>,
+}
+
+/// What of one issuer's withdrawals is looked at for a grant: a few numbers, however many there are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct IssuerFronts {
+    /// The last place.
+    last: u64,
+    /// For grants of the logs that a withdrawal names as known to its issuer.
+    logs: Vec<(NodeId, KnowledgeFront)>,
+}
+
+/// Places of withdrawals, each with how much of one log was known there: both rise. Left out is every one behind which
+/// there is one that knew no more: it beats whatever the first one beats.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct KnowledgeFront(Vec<(u64, u64)>);
+
+impl KnowledgeFront {
+    fn add(&mut self, place: u64, known: u64) {
+        let at = self.0.partition_point(|(other, _)| *other < place);
+        if self.0.get(at).is_some_and(|(_, other)| *other <= known) {
+            return;
+        }
+        let same = self.0.get(at).is_some_and(|(other, _)| *other == place);
+        let first = self.0[..at].partition_point(|(_, other)| *other < known);
+        let end = at + usize::from(same);
+        self.0.splice(first..end, [(place, known)]);
+    }
+
+    /// The first place from `from` on at which the operation at `sequence` of the log was not known.
+    fn unknown_from(&self, from: u64, sequence: u64) -> Option<u64> {
+        let at = self.0.partition_point(|(place, _)| *place < from);
+        let (place, known) = self.0.get(at)?;
+        (*known <= sequence).then_some(*place)
+    }
+}
+
+/// The value of a sorted list for this node, which is made if there is none.
+fn value_for<T: Default>(list: &mut Vec<(NodeId, T)>, node: NodeId) -> &mut T {
+    let at = list.partition_point(|(other, _)| *other < node);
+    if list.get(at).is_none_or(|(other, _)| *other != node) {
+        list.insert(at, (node, T::default()));
+    }
+    &mut list[at].1
+}
+
+/// How much of a log is named as known by an operation at that place; of its own log only where it says so.
+fn named_until(context: &CausalContext, log: NodeId, place: LogPosition) -> Option<u64> {
+    let named = context.logs.get(&log);
+    match log == place.issuer {
+        true => named.map(|_| context.known_until(log, place)),
+        false => Some(named.copied().unwrap_or(0)),
+    }
+}
+
+impl Withdrawals {
+    fn set_about(
+        &mut self,
+        key: OperationKey,
+        subject: &Subject,
+        resource: Option<&GrantResource>,
+    ) {
+        let of_subject = self.about.entry(subject.clone()).or_default();
+        let scope = of_subject.entry(resource.cloned()).or_default();
+        let Err(at) = scope.keys.binary_search(&key) else {
+            return;
+        };
+        scope.keys.insert(at, key);
+        let (place, _) = key;
+        let Some(withdrawal) = self.all.get(&key) else {
+            return;
+        };
+        let fronts = value_for(&mut scope.fronts, place.issuer);
+        fronts.last = fronts.last.max(place.sequence);
+        for log in withdrawal.context.logs.keys() {
+            if fronts.logs.iter().all(|(known, _)| known != log) {
+                // Those before did not name it.
+                let front = value_for(&mut fronts.logs, *log);
+                let others = scope
+                    .keys
+                    .iter()
+                    .filter(|(it, _)| it.issuer == place.issuer);
+                for (other, id) in others {
+                    let context = self.all.get(&(*other, *id)).map(|it| &it.context);
+                    let known = context.and_then(|context| named_until(context, *log, *other));
+                    known
+                        .into_iter()
+                        .for_each(|known| front.add(other.sequence, known));
+                }
+            }
+        }
+        for (log, front) in &mut fronts.logs {
+            let known = named_until(&withdrawal.context, *log, place);
+            known
+                .into_iter()
+                .for_each(|known| front.add(place.sequence, known));
+        }
+    }
+
+    /// Those about something that overlaps this.
+    fn overlapping<'a>(
+        &'a self,
+        subject: &Subject,
+        resource: &GrantResource,
+    ) -> impl Iterator<Item = &'a SameScope> + use<'a> {
+        let of_subject = self.about.get(subject);
+        let at = |key: Option<GrantResource>| of_subject.and_then(|all| all.get(&key));
+        let whole = of_subject.and_then(|_| match resource {
+            GrantResource::Server(_) | GrantResource::Permission(_) => at(Some(resource.clone())),
+            GrantResource::Tool(on, _) => at(Some(GrantResource::Server(on.clone()))),
+        });
+        let parts = of_subject.map(|all| match resource {
+            GrantResource::Server(on) => {
+                let first = GrantResource::Tool(on.clone(), String::new());
+                all.range(Some(first)..)
+            }
+            GrantResource::Tool(..) => all.range(Some(resource.clone())..=Some(resource.clone())),
+            GrantResource::Permission(_) => all.range(None..None),
+        });
+        let server = match resource {
+            GrantResource::Server(on) | GrantResource::Tool(on, _) => Some(on.clone()),
+            GrantResource::Permission(_) => None,
+        };
+        let parts = parts.into_iter().flatten();
+        let parts = parts.take_while(move |(about, _)| match about {
+            Some(GrantResource::Tool(on, _)) => Some(on) == server.as_ref(),
+            Some(GrantResource::Server(_) | GrantResource::Permission(_)) | None => false,
+        });
+        let all = at(None).into_iter().chain(whole);
+        all.chain(parts.map(|(_, scope)| scope))
+    }
+
+    /// The first one at this place.
+    fn first_at(&self, place: LogPosition) -> Option<&Withdrawal> {
+        let from = (place, OperationId::START);
+        let (key, withdrawal) = self.all.range(from..).next()?;
+        (key.0 == place).then_some(withdrawal)
+    }
+}
+
+/// Whether a grant of the one is about something that a grant of the other one is about. A server has all its tools.
+fn overlap(one: &GrantResource, other: &GrantResource) -> bool {
+    match (one, other) {
+        (GrantResource::Server(on), GrantResource::Tool(of, _))
+        | (GrantResource::Tool(of, _), GrantResource::Server(on)) => on == of,
+        (one, other) => one == other,
+    }
+}
+
+/// Whether it takes back something that was allowed, if its grants are known. What only denied may be named as well:
+/// to end a denial takes nothing away.
+fn withdraws(change: &GrantChange) -> bool {
+    match change {
+        GrantChange::Revoke(_) => true,
+        GrantChange::Grant(grant) => {
+            grant.permission == Permission::Deny && !grant.replaces.is_empty()
+        }
+    }
+}
+
+/// What a withdrawal is about: a resource of a subject, or all that it has.
+type WithdrawnScope = (Subject, Option<GrantResource>);
+
+impl Grants {
+    /// An operation of this kind was taken: links withdrawals and the grants that they name.
+    pub(super) fn note_withdrawal(&mut self, operation: &Written, change: &GrantChange) {
+        let key = (operation.place(), operation.id());
+        if withdraws(change) {
+            let told = operation.operation();
+            let withdrawal = Withdrawal {
+                told_at_ms: told.told_at_ms,
+                context: told.context.clone(),
+            };
+            self.withdrawals.all.insert(key, withdrawal);
+            for (subject, resource) in self.scopes(change) {
+                self.withdrawals.set_about(key, &subject, resource.as_ref());
+            }
+        }
+        let GrantChange::Grant(grant) = change else {
+            return;
+        };
+        if grant.permission == Permission::Allow {
+            let withdrawals = &mut self.withdrawals;
+            for key in self.revoked.get(&grant.id).into_iter().flatten() {
+                if withdrawals.all.contains_key(key) {
+                    withdrawals.set_about(*key, &grant.subject, Some(&grant.resource));
+                }
+            }
+        }
+    }
+
+    /// What a change takes back, of what is known.
+    fn scopes(&self, change: &GrantChange) -> BTreeSet<WithdrawnScope> {
+        if let GrantChange::Revoke(Revoke::UpTo { subject, .. }) = change {
+            return [(subject.clone(), None)].into();
+        }
+        let named = change.revoked().iter().flat_map(|id| self.with_id(*id));
+        let allowed = named.filter(|granted| granted.grant.permission == Permission::Allow);
+        let scopes = allowed.map(|granted| {
+            let grant = &granted.grant;
+            (grant.subject.clone(), Some(grant.resource.clone()))
+        });
+        scopes.collect()
+    }
+
+    /// How many operations of a log were known to who wrote the operation at `place`, of those that only one can be
+    /// meant by.
+    fn known_until(&self, context: &CausalContext, log: NodeId, place: LogPosition) -> u64 {
+        let fork = self.logs.get(&log).and_then(IssuerLog::fork);
+        context
+            .known_until(log, place)
+            .min(fork.unwrap_or(u64::MAX))
+    }
+
+    /// The first withdrawal that beats a grant without being known to its issuer.
+    pub(super) fn conflict(&self, granted: &Granted, authority: &Authority) -> Option<Force> {
+        let grant = &granted.grant;
+        let scopes = self
+            .withdrawals
+            .overlapping(&grant.subject, &grant.resource);
+        let found = scopes.flat_map(|scope| {
+            let fronts = scope.fronts.iter();
+            let may = fronts.filter(|(by, _)| authority.takes(*by));
+            may.filter_map(|(by, fronts)| self.first_unknown(granted, *by, fronts, &scope.keys))
+        });
+        let revoke = found.min()?;
+        let at_ms = self.withdrawals.first_at(revoke)?.told_at_ms;
+        Some(Force::InConflict { revoke, at_ms })
+    }
+
+    /// A withdrawal of one issuer that the issuer of a grant did not know, nor the other way round.
+    fn first_unknown(
+        &self,
+        granted: &Granted,
+        by: NodeId,
+        fronts: &IssuerFronts,
+        keys: &[OperationKey],
+    ) -> Option<LogPosition> {
+        let (context, place) = (&granted.context, granted.place);
+        let from = self.known_until(context, by, place);
+        if !context.branches.is_empty() {
+            return self.first_unknown_one_by_one(granted, by, from, keys);
+        }
+        let log = fronts.logs.iter().find(|(log, _)| *log == place.issuer);
+        let sequence = match log {
+            Some((_, front)) => front.unknown_from(from, place.sequence),
+            // Who wrote all of them knew the grant, or none of them did.
+            None if by == place.issuer => None,
+            None => (fronts.last >= from).then_some(fronts.last),
+        };
+        sequence.map(|sequence| LogPosition {
+            issuer: by,
+            sequence,
+        })
+    }
+
+    /// The same, for a grant that names single withdrawals.
+    fn first_unknown_one_by_one(
+        &self,
+        granted: &Granted,
+        by: NodeId,
+        from: u64,
+        keys: &[OperationKey],
+    ) -> Option<LogPosition> {
+        let first = keys.partition_point(|(it, _)| (it.issuer, it.sequence) < (by, from));
+        let mut left = keys[first..].iter().take_while(|(it, _)| it.issuer == by);
+        let unknown = left.find(|key @ (place, id)| {
+            let withdrawal = self.withdrawals.all.get(key);
+            let knew_grant = withdrawal.is_some_and(|it| {
+                let log = granted.place.issuer;
+                granted.place.sequence < it.context.known_until(log, *place)
+            });
+            !granted.context.branches.contains(id) && !knew_grant
+        });
+        unknown.map(|(place, _)| *place)
+    }
+
+    /// Whether a revoke that is not signed yet beats a grant that it does not name. `place` is where it will stand.
+    pub(crate) fn is_beaten(
+        &self,
+        granted: &Granted,
+        (revoke, context): (&Revoke, &CausalContext),
+        place: LogPosition,
+    ) -> bool {
+        let grant = &granted.grant;
+        if granted.place.sequence < self.known_until(context, granted.place.issuer, place) {
+            return false;
+        }
+        let about = |id: &GrantId| {
+            let mut named = self.with_id(*id);
+            named.any(|it| {
+                it.grant.permission == Permission::Allow
+                    && it.grant.subject == grant.subject
+                    && overlap(&it.grant.resource, &grant.resource)
+            })
+        };
+        match revoke {
+            Revoke::Ids(ids) => ids.iter().any(about),
+            Revoke::UpTo { subject, .. } => *subject == grant.subject,
+        }
+    }
+
+    /// What is known here of other logs than the issuer's own, as far as conflicts with this change depend on it.
+    #[must_use]
+    pub fn context(&self, change: &LogChange, issuer: NodeId) -> CausalContext {
+        match change.grants() {
+            Some(GrantChange::Grant(grant)) if grant.permission == Permission::Allow => {
+                self.known_withdrawals(&grant.subject, &grant.resource, issuer)
+            }
+            Some(change) if withdraws(change) => self.known_grants(change, issuer),
+            Some(_) | None => CausalContext::default(),
+        }
+    }
+
+    fn known_withdrawals(
+        &self,
+        subject: &Subject,
+        resource: &GrantResource,
+        issuer: NodeId,
+    ) -> CausalContext {
+        let mut context = CausalContext::default();
+        let parts = self.withdrawals.overlapping(subject, resource);
+        let keys = parts.flat_map(|scope| &scope.keys);
+        for (place, id) in keys.filter(|(it, _)| it.issuer != issuer) {
+            let certain = self.tip(place.issuer).next;
+            if place.sequence < certain {
+                context.logs.insert(place.issuer, certain);
+            } else if context.branches.len() < BRANCHES_NAMED_MAX && !context.branches.contains(id)
+            {
+                context.branches.push(*id);
+            }
+        }
+        context
+    }
+
+    fn known_grants(&self, change: &GrantChange, issuer: NodeId) -> CausalContext {
+        let mut context = CausalContext::default();
+        let named: BTreeSet<&GrantId> = change.revoked().iter().collect();
+        for (subject, resource) in self.scopes(change) {
+            let left = self.of(&subject).filter(|granted| {
+                let grant = &granted.grant;
+                let overlaps = resource.as_ref();
+                let overlaps = overlaps.is_none_or(|about| overlap(about, &grant.resource));
+                overlaps
+                    && grant.permission == Permission::Allow
+                    && granted.place.issuer != issuer
+                    && !named.contains(&grant.id)
+                    && !self.revoked.contains_key(&grant.id)
+            });
+            for granted in left {
+                let certain = self.tip(granted.place.issuer).next;
+                if granted.place.sequence < certain {
+                    context.logs.insert(granted.place.issuer, certain);
+                }
+            }
+        }
+        context
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// What is left out of a front decides nothing, in whatever order it was made.
+        #[test]
+        fn a_front_answers_as_all_that_it_was_made_of(
+            (all, order) in proptest::collection::vec((0_u64..12, 0_u64..12), 0..12)
+                .prop_flat_map(|all| (Just(all.clone()), Just(all).prop_shuffle())),
+            from in 0_u64..13,
+            sequence in 0_u64..13,
+        ) {
+            let made = |all: &[(u64, u64)]| {
+                let mut front = KnowledgeFront::default();
+                all.iter().for_each(|(place, known)| front.add(*place, *known));
+                front
+            };
+            let front = made(&all);
+            prop_assert_eq!(&front, &made(&order));
+            let beats = |(place, known): &(u64, u64)| *place >= from && *known <= sequence;
+            let found = front.unknown_from(from, sequence);
+            prop_assert_eq!(found.is_some(), all.iter().any(&beats));
+            prop_assert!(found.is_none_or(|at| all.iter().any(|it| beats(it) && it.0 == at)));
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! What the issuer of an operation knew of the other logs.
+
+use std::collections::BTreeMap;
+
+use mgp_protocol::ids::NodeId;
+use serde::{Deserialize, Serialize};
+
+use super::{ISSUERS_MAX, LogPosition, OperationId};
+
+/// Most operations that a context names one by one. They lie behind the fork of a log or a gap in it, and each
+/// takes back something that one grant is about: a person makes them one at a time.
+pub(in crate::policy::grants) const BRANCHES_NAMED_MAX: usize = 64;
+
+/// What the issuer of an operation knew of the other logs, as far as conflicts depend on it. Its own log it knew up
+/// to that operation. An operation without a context, as older builds write it, knew its own log alone.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct CausalContext {
+    /// How many operations of a log, from its first one on.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub logs: BTreeMap<NodeId, u64>,
+    /// Single operations behind these, of logs that are forked or have gaps: a number says nothing about them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub branches: Vec<OperationId>,
+}
+
+impl CausalContext {
+    /// True of one that says nothing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.logs.is_empty() && self.branches.is_empty()
+    }
+
+    /// Whether it names no more than there can be: each log that it names takes room in an index.
+    pub(in crate::policy::grants) fn is_bounded(&self) -> bool {
+        self.logs.len() <= ISSUERS_MAX && self.branches.len() <= BRANCHES_NAMED_MAX
+    }
+
+    /// How many operations of a log were known to who wrote the operation at `place`.
+    pub(in crate::policy::grants) fn known_until(&self, log: NodeId, place: LogPosition) -> u64 {
+        let named = self.logs.get(&log).copied();
+        match log == place.issuer {
+            true => named.map_or(place.sequence, |named| named.min(place.sequence)),
+            false => named.unwrap_or(0),
+        }
+    }
+}

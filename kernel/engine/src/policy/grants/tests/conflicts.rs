@@ -1,0 +1,172 @@
+//! PRJ-006: a revoke and a grant of two issuers who did not know of each other.
+
+use super::*;
+
+fn files() -> NodeServer {
+    issuer(1).server(ServerId::new("files"))
+}
+
+/// A grant of this, by this name.
+fn allow_on(id: u8, resource: GrantResource) -> GrantChange {
+    GrantChange::Grant(Grant {
+        resource,
+        ..grant(id, Permission::Allow, None)
+    })
+}
+
+fn tool(name: &str) -> GrantResource {
+    GrantResource::Tool(files(), name.to_owned())
+}
+
+fn replacing(permission: Permission, id: u8, replaces: u8) -> GrantChange {
+    GrantChange::Grant(Grant {
+        replaces: vec![GrantId([replaces; 16])],
+        ..grant(id, permission, None)
+    })
+}
+
+/// What is in force of some logs, in whatever order they come.
+fn in_force_of(logs: &[&Vec<Written>]) -> Vec<u8> {
+    let there = applied(logs.iter().copied().flatten());
+    let back = applied(logs.iter().rev().copied().flatten());
+    assert_eq!(there, back);
+    in_force(&there, &everyone(), 0)
+}
+
+#[test]
+fn a_revoke_wins_over_a_grant_that_has_not_seen_it() {
+    let first = log(1, vec![allow(1)]);
+    let again = log(2, vec![allow(2)]);
+    let revoking = log_knowing(3, vec![revoke(1)], &[(1, 1)]);
+    assert_eq!(in_force_of(&[&first, &again]), [1, 2]);
+    assert!(in_force_of(&[&first, &again, &revoking]).is_empty());
+    let grants = applied(first.iter().chain(&again).chain(&revoking));
+    let granted = grants.named(GrantId([2; 16])).unwrap();
+    let (place, at_ms) = (revoking[0].place(), 1000);
+    let conflict = Force::InConflict {
+        revoke: place,
+        at_ms,
+    };
+    assert_eq!(grants.force(granted, &everyone(), 0), conflict);
+    let saw_it = log_knowing(2, vec![allow(2)], &[(3, 1)]);
+    assert_eq!(in_force_of(&[&first, &saw_it, &revoking]), [2]);
+    let stranger = Authority::nobody(issuer(1)).with(issuer(1)).with(issuer(2));
+    assert_eq!(in_force(&grants, &stranger, 0), [1, 2]);
+}
+
+/// As older builds write it, a grant has seen what is before it in its own log.
+#[test]
+fn without_a_context_a_grant_has_seen_the_revokes_of_its_own_log() {
+    let one = log(1, vec![allow(1), revoke(1), allow(2)]);
+    assert_eq!(in_force_of(&[&one]), [2]);
+    let other = log(2, vec![allow(3), revoke(3)]);
+    assert!(in_force_of(&[&one, &other]).is_empty());
+}
+
+#[test]
+fn a_revoke_closes_what_overlaps_and_nothing_else() {
+    let other_server = GrantResource::Server(issuer(1).server(ServerId::new("mail")));
+    let unseen = log(
+        2,
+        vec![
+            allow(2),
+            allow_on(3, tool("read")),
+            allow_on(4, tool("write")),
+            allow_on(5, other_server),
+        ],
+    );
+    let of_tool = log(1, vec![allow_on(1, tool("read")), revoke(1)]);
+    assert_eq!(in_force_of(&[&unseen, &of_tool]), [4, 5]);
+    let of_server = log(1, vec![allow(1), revoke(1)]);
+    assert_eq!(in_force_of(&[&unseen, &of_server]), [5]);
+    let mut of_another = grant(1, Permission::Allow, None);
+    of_another.subject = agent("b");
+    let of_another = log(1, vec![GrantChange::Grant(of_another), revoke(1)]);
+    assert_eq!(in_force_of(&[&unseen, &of_another]), [2, 3, 4, 5]);
+}
+
+/// Who revokes one tool and knows of a grant of its server has left that as it is.
+#[test]
+fn a_revoke_leaves_what_its_issuer_knew_and_did_not_name() {
+    let server = log(2, vec![allow(2)]);
+    let changes = || vec![allow_on(1, tool("read")), revoke(1)];
+    assert!(in_force_of(&[&server, &log(1, changes())]).is_empty());
+    let knowing = log_knowing(1, changes(), &[(2, 1)]);
+    assert_eq!(in_force_of(&[&server, &knowing]), [2]);
+    let own = log(1, vec![allow(2), allow_on(1, tool("read")), revoke(1)]);
+    assert_eq!(in_force_of(&[&own]), [2]);
+}
+
+/// The end of a denial takes nothing away, and neither does a grant that another one replaces.
+#[test]
+fn only_what_takes_back_an_allow_closes_unseen_grants() {
+    let unseen = log(2, vec![allow(2)]);
+    let reopened = log(1, vec![deny(1), revoke(1)]);
+    assert_eq!(in_force_of(&[&unseen, &reopened]), [2]);
+    let renewed = log(1, vec![allow(1), replacing(Permission::Allow, 3, 1)]);
+    assert_eq!(in_force_of(&[&unseen, &renewed]), [2, 3]);
+    let denied = log(
+        1,
+        vec![allow(1), replacing(Permission::Deny, 3, 1), revoke(3)],
+    );
+    assert!(in_force_of(&[&unseen, &denied]).is_empty());
+}
+
+/// A revoke may come before what it names, which says what it is about.
+#[test]
+fn a_revoke_of_what_is_not_known_yet_closes_once_it_is() {
+    let (first, unseen) = (log(1, vec![allow(1)]), log(2, vec![allow(2)]));
+    let revoking = log(3, vec![revoke(1)]);
+    let mut grants = applied(revoking.iter().chain(&unseen));
+    assert_eq!(in_force(&grants, &everyone(), 0), [2]);
+    grants.apply(&first[0]).unwrap();
+    assert!(in_force(&grants, &everyone(), 0).is_empty());
+}
+
+#[test]
+fn a_revoke_of_all_that_an_agent_has_closes_what_it_has_not_seen() {
+    let until = BTreeMap::from([(issuer(1), 0)]);
+    let subject = agent("a");
+    let all = GrantChange::Revoke(Revoke::UpTo { subject, until });
+    let (first, revoking) = (log(1, vec![allow(1)]), log(3, vec![all]));
+    let unseen = log(2, vec![allow_on(2, tool("read"))]);
+    assert!(in_force_of(&[&first, &unseen, &revoking]).is_empty());
+    let saw_it = log_knowing(2, vec![allow(2)], &[(3, 1)]);
+    assert_eq!(in_force_of(&[&first, &saw_it, &revoking]), [2]);
+}
+
+/// A number names one operation only where a log is not forked: behind that, what was seen is named by its id.
+#[test]
+fn a_number_says_nothing_behind_a_fork() {
+    let first = log(1, vec![allow(1)]);
+    let one = log(3, vec![deny(7), revoke(1)]);
+    let other = log(3, vec![deny(7), revoke(9), revoke(1)]);
+    let saw_one = log_knowing(2, vec![allow(2)], &[(3, 2)]);
+    assert_eq!(in_force_of(&[&first, &one, &saw_one]), [2, 7]);
+    assert_eq!(in_force_of(&[&first, &one, &other, &saw_one]), [7]);
+    let grants = applied(first.iter().chain(&one).chain(&other));
+    let again = LogChange::Grants(allow(2));
+    let context = grants.context(&again, issuer(2));
+    assert_eq!(context.branches.len(), 2);
+    let mut again = log(2, vec![allow(2)]).remove(0).into_operation();
+    again.context = context;
+    let again = vec![Written::new(again)];
+    assert_eq!(in_force_of(&[&first, &one, &other, &again]), [2, 7]);
+}
+
+/// A context that cannot be read says that nothing was known; builds without contexts pass over it.
+#[test]
+fn a_context_is_read_as_it_was_written_and_an_unreadable_one_as_none() {
+    let written = log_knowing(2, vec![allow(2)], &[(3, 4)]).remove(0);
+    let read = Written::read(written.body().unwrap()).unwrap();
+    assert_eq!(read, written);
+    let mut value = serde_json::to_value(written.operation()).unwrap();
+    for odd in [serde_json::json!(7), serde_json::json!({"logs": "all"})] {
+        value["context"] = odd;
+        let body = rmp_serde::to_vec_named(&value).unwrap();
+        let read = Written::read(&body).unwrap();
+        assert!(read.operation().context.is_empty());
+        assert_eq!(read.operation().change, written.operation().change);
+        assert_eq!(read.body().unwrap(), body);
+    }
+}

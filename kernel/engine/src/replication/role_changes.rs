@@ -1,0 +1,210 @@
+//! Promotion and demotion of a node: which operation makes it, and when there is none.
+
+use mgp_protocol::ids::NodeId;
+
+use super::logs::ClusterLogs;
+use super::members::ClusterMember;
+use crate::policy::grants::{MemberChange, MemberRole};
+
+/// Why a node's role is not changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RoleRefusal {
+    /// It is not in the cluster.
+    #[error("that node is not in the cluster")]
+    NotIn,
+    /// It has that role, or a higher one.
+    #[error("it may do that much already")]
+    NotMore,
+    /// It has that role, or a lower one.
+    #[error("it may do no more than that already")]
+    NotLess,
+    /// It was demoted under its present key.
+    #[error(
+        "it was demoted, which is for good under its present key: `mgp node leave` and `mgp node rekey` there, a restart, then `mgp node join` with a ticket of `mgp node invite --role`"
+    )]
+    WasDemoted,
+    /// Nobody could let nodes in or grant anything.
+    #[error("it is the last admin: `mgp node promote` another node first")]
+    LastAdmin,
+}
+
+/// The operation by which a node may do more. It is the one that lets a node in: every build reads it.
+///
+/// # Errors
+/// [`RoleRefusal`].
+pub fn promote(
+    logs: &ClusterLogs,
+    node: NodeId,
+    role: MemberRole,
+) -> Result<MemberChange, RoleRefusal> {
+    let (member, now) = member(logs, node)?;
+    if role <= now {
+        return Err(RoleRefusal::NotMore);
+    }
+    if member.most.is_some_and(|most| most < role) {
+        return Err(RoleRefusal::WasDemoted);
+    }
+    Ok(MemberChange::Admit {
+        key: member.key,
+        role,
+        name: member.name.clone(),
+    })
+}
+
+/// The operation by which a node may do less.
+///
+/// # Errors
+/// [`RoleRefusal`].
+pub fn demote(
+    logs: &ClusterLogs,
+    node: NodeId,
+    role: MemberRole,
+) -> Result<MemberChange, RoleRefusal> {
+    let (_, now) = member(logs, node)?;
+    if role >= now {
+        return Err(RoleRefusal::NotLess);
+    }
+    let members = logs.members();
+    let another = |(other, _): (NodeId, &ClusterMember)| other != node && members.is_admin(other);
+    if now == MemberRole::Admin && !members.all().any(another) {
+        return Err(RoleRefusal::LastAdmin);
+    }
+    Ok(MemberChange::Cut {
+        node,
+        at: logs.grants().tip(node),
+        stays_as: Some(role),
+    })
+}
+
+fn member(logs: &ClusterLogs, node: NodeId) -> Result<(&ClusterMember, MemberRole), RoleRefusal> {
+    let member = logs.members().get(node).filter(|member| member.is_in());
+    let member = member.ok_or(RoleRefusal::NotIn)?;
+    let role = member.role.ok_or(RoleRefusal::NotIn)?;
+    Ok((member, role))
+}
+
+#[cfg(test)]
+mod tests {
+    use mgp_protocol::mgp::access::Permission;
+
+    use super::super::scene::{Pen, admit, allow, cluster, found, grant, key, node, revoke};
+    use super::*;
+    use crate::policy::grants::{Force, GrantId, LogChange, Signed};
+
+    /// Node 0 is the founder, 1 a second admin, 2 a member.
+    fn three() -> (Vec<Signed>, Pen, Pen) {
+        let (founding, mut founder) = found();
+        let second = founder.write(admit(1, MemberRole::Admin));
+        let third = founder.write(admit(2, MemberRole::Member));
+        (
+            vec![founding, second, third],
+            founder,
+            Pen::new(1, cluster()),
+        )
+    }
+
+    /// At node 2, in any order.
+    fn known(entries: &[Signed]) -> ClusterLogs {
+        let mut logs = ClusterLogs::new(node(2), cluster());
+        logs.take_all(entries.iter().rev());
+        let mut other = ClusterLogs::new(node(2), cluster());
+        other.take_all(entries);
+        assert_eq!(logs.members(), other.members(), "whatever the order");
+        logs
+    }
+
+    fn demoted(entries: &[Signed], by: &mut Pen, of: u8) -> Signed {
+        let change = demote(&known(entries), node(of), MemberRole::Member).unwrap();
+        by.write(LogChange::Members(change))
+    }
+
+    fn force(logs: &ClusterLogs, id: u8) -> Force {
+        let granted = logs.grants().named(GrantId([id; 16])).unwrap();
+        logs.grants().force(granted, logs.authority(), 0)
+    }
+
+    /// What it took away and what it gave before stays; what it gives after counts nowhere, and nobody waits for it.
+    #[test]
+    fn a_demoted_admin_keeps_its_revokes_and_grants_nothing_more() {
+        let (mut all, mut founder, mut second) = three();
+        all.push(founder.write(allow(1)));
+        all.push(second.write(revoke(1)));
+        all.push(second.write(grant(2, Permission::Allow, &[])));
+        all.push(demoted(&all.clone(), &mut founder, 1));
+        let logs = known(&all);
+        let members = logs.members();
+        assert!(members.is_in(node(1)) && !members.is_admin(node(1)));
+        assert_eq!(members.get(node(1)).unwrap().role, Some(MemberRole::Member));
+        let could: Vec<_> = members.who_could_revoke().collect();
+        assert_eq!(could, [node(0)], "no lease waits for its word");
+        assert!(matches!(force(&logs, 1), Force::Revoked(_)));
+        assert_eq!(force(&logs, 2), Force::InForce, "it was an admin then");
+        all.push(second.write(grant(3, Permission::Allow, &[])));
+        all.push(second.write(revoke(2)));
+        all.push(second.write(admit(3, MemberRole::Admin)));
+        let logs = known(&all);
+        assert_eq!(force(&logs, 3), Force::NotAuthorised);
+        assert!(
+            matches!(force(&logs, 2), Force::Revoked(_)),
+            "denies never lapse"
+        );
+        assert!(!logs.members().is_admin(node(3)));
+    }
+
+    /// Nor by another key, and not by a promotion that knew nothing of it.
+    #[test]
+    fn a_demotion_wins_over_a_promotion_and_over_another_key() {
+        let (mut all, mut founder, mut second) = three();
+        let promoted = promote(&known(&all), node(2), MemberRole::Admin).unwrap();
+        all.push(founder.write(LogChange::Members(promoted)));
+        assert!(known(&all).members().is_admin(node(2)));
+        all.push(demoted(&all.clone(), &mut founder, 1));
+        all.push(founder.write(admit(1, MemberRole::Admin)));
+        let at = known(&all).grants().tip(node(1));
+        let rekey = MemberChange::Rekey {
+            node: node(1),
+            at,
+            key: key(4),
+        };
+        all.push(founder.write(LogChange::Members(rekey)));
+        let logs = known(&all);
+        assert!(logs.members().is_in(node(4)) && !logs.members().is_admin(node(4)));
+        assert!(!logs.members().who_could_revoke().any(|it| it == node(4)));
+        assert_eq!(
+            promote(&logs, node(4), MemberRole::Admin),
+            Err(RoleRefusal::WasDemoted)
+        );
+        all.push(second.write(grant(5, Permission::Allow, &[])));
+        assert_eq!(force(&known(&all), 5), Force::NotAuthorised);
+    }
+
+    #[test]
+    fn the_last_admin_is_not_demoted() {
+        let (mut all, mut founder, _) = three();
+        all.push(demoted(&all.clone(), &mut founder, 1));
+        let logs = known(&all);
+        let demote = |of| demote(&logs, node(of), MemberRole::Member);
+        assert_eq!(demote(0), Err(RoleRefusal::LastAdmin));
+        assert_eq!(demote(1), Err(RoleRefusal::NotLess));
+        assert_eq!(demote(7), Err(RoleRefusal::NotIn));
+        assert_eq!(
+            promote(&logs, node(2), MemberRole::Member),
+            Err(RoleRefusal::NotMore)
+        );
+    }
+
+    /// A build that knows no demotion takes it for a cut: its issuer's grants go on counting there.
+    #[test]
+    fn a_demotion_is_a_cut_to_an_older_build() {
+        #[derive(serde::Deserialize)]
+        #[serde(rename_all = "snake_case")]
+        enum Before {
+            Cut { node: NodeId },
+        }
+        let (all, _, _) = three();
+        let change = demote(&known(&all), node(1), MemberRole::Member).unwrap();
+        let bytes = rmp_serde::to_vec_named(&change).unwrap();
+        let Before::Cut { node: of } = rmp_serde::from_slice(&bytes).unwrap();
+        assert_eq!(of, node(1));
+    }
+}

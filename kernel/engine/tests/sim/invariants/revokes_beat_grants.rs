@@ -1,0 +1,113 @@
+//! What was taken back is given again only by who knew that it was taken back.
+
+use std::collections::BTreeSet;
+
+use mgp_engine::policy::grants::{Force, Grant, GrantId, GrantResource, OperationId, Signed};
+use mgp_protocol::ids::NodeId;
+use mgp_protocol::mgp::access::Permission;
+
+use crate::invariants::members_converge::those_in;
+use crate::model::Held;
+use crate::play::Invariant;
+use crate::world::World;
+
+/// PRJ-006: revocation wins on conflict.
+#[derive(Default)]
+pub(crate) struct RevokesBeatGrants;
+
+impl Invariant for RevokesBeatGrants {
+    fn holds(&mut self, world: &World) {
+        for call in &world.calls {
+            for (by, grant) in call.held.allows(call.grant) {
+                judge(world, &call.held, by, grant);
+                judge_unsigned(world, &call.held, call.machine, grant);
+            }
+        }
+    }
+
+    fn holds_at_the_end(&mut self, world: &World) {
+        for at in those_in(world) {
+            let replica = world.machines[at].replica.as_ref().unwrap();
+            let logs = replica.logs();
+            let entries = logs.entries();
+            let read = entries.map(|(_, _, entry)| Signed::from_bytes(entry).unwrap());
+            let held = Held::new(read.map(Signed::into_written).collect(), world.cluster);
+            for granted in logs.grants().all() {
+                let allows = granted.grant.permission == Permission::Allow;
+                if allows && replica.force(granted, 0) == Force::InForce {
+                    judge(world, &held, granted.place.issuer, &granted.grant);
+                }
+            }
+        }
+    }
+}
+
+/// What is in force at a machine, by all it holds.
+fn judge(world: &World, held: &Held, by: NodeId, grant: &Grant) {
+    for (id, (withdrew, ids)) in &held.withdrawals {
+        // Of a key that two machines have, one does not know what the other one wrote.
+        if is_shared_key(world, *withdrew) || is_shared_key(world, by) {
+            continue;
+        }
+        if overlaps(held, ids, grant) && !knew_withdrawal(world, grant.id, *id) {
+            let mut asked = world.withdrawals.iter();
+            let spared = asked.any(|asked| {
+                asked.by == *withdrew && asked.grants == *ids && knows(&asked.known, grant.id)
+            });
+            assert!(spared, "{grant:?} undoes {id} of {withdrew}, unseen");
+        }
+    }
+}
+
+/// What a machine was asked to take back, and could not sign yet, counts at that machine.
+fn judge_unsigned(world: &World, held: &Held, at: usize, grant: &Grant) {
+    let asked = world.withdrawals.iter();
+    for asked in asked.filter(|asked| asked.machine == at && asked.acknowledged) {
+        let mut signed = held.withdrawals.values();
+        let is_signed = signed.any(|(by, ids)| *by == asked.by && *ids == asked.grants);
+        let beaten = !is_signed && overlaps(held, &asked.grants, grant);
+        assert!(
+            !beaten || knows(&asked.known, grant.id),
+            "{grant:?} undoes what {at} was asked for"
+        );
+    }
+}
+
+fn is_shared_key(world: &World, node: NodeId) -> bool {
+    let mut machines = world.machines.iter();
+    machines.any(|machine| machine.cloned && machine.node() == node)
+}
+
+fn knows(held: &Held, grant: GrantId) -> bool {
+    held.allows(grant).next().is_some()
+}
+
+/// Whether the issuer of a grant knew an operation when it wrote it.
+fn knew_withdrawal(world: &World, grant: GrantId, id: OperationId) -> bool {
+    let known = world.known_at_grant.get(&grant);
+    known.is_some_and(|known| known.withdrawals.contains_key(&id))
+}
+
+/// Whether one of the grants that were taken back is about the same.
+fn overlaps(held: &Held, ids: &BTreeSet<GrantId>, grant: &Grant) -> bool {
+    let mut named = ids.iter().flat_map(|id| held.allows(*id));
+    named.any(|(_, other)| {
+        let (one, other_one) = (&grant.resource, &other.resource);
+        other.id != grant.id
+            && other.subject == grant.subject
+            && (one == other_one
+                || server(one) == server(other_one) && either_whole(one, other_one))
+    })
+}
+
+fn server(resource: &GrantResource) -> Option<&mgp_protocol::ids::NodeServer> {
+    match resource {
+        GrantResource::Server(on) | GrantResource::Tool(on, _) => Some(on),
+        GrantResource::Permission(_) => None,
+    }
+}
+
+fn either_whole(one: &GrantResource, other: &GrantResource) -> bool {
+    let whole = |it: &GrantResource| matches!(it, GrantResource::Server(_));
+    whole(one) || whole(other)
+}

@@ -1,0 +1,123 @@
+//! `mgp node promote|demote|drain|forget`.
+
+use std::time::Duration;
+
+use mgp_protocol::mcp::Method;
+use mgp_protocol::mgp::kernel::nodes::{
+    Demote, Drain, Drained, Forget, ForgottenRows, Promote, Role, RoleChanged,
+};
+use serde_json::value::RawValue;
+use tokio::time::sleep;
+
+use super::{ask, confirmed};
+use crate::cli::args;
+use crate::cli::client::{CliContext, KernelClient, ProgressLine, read};
+use crate::cli::failure::Failure;
+use crate::cli::print::say;
+use crate::cli::words::plain;
+
+/// Between two looks at the calls that are under way.
+const PACE: Duration = Duration::from_millis(300);
+
+pub(super) fn promote(context: &CliContext, typed: args::Promote) -> Result<(), Failure> {
+    let params = Promote {
+        node: typed.node,
+        role: role(&typed.role),
+    };
+    let answer = ask(context, Promote::METHOD, &params, "promoting it")?;
+    changed(context, &answer)
+}
+
+pub(super) fn demote(context: &CliContext, typed: args::Demote) -> Result<(), Failure> {
+    let params = Demote {
+        node: typed.node,
+        role: role(&typed.role),
+        with_older: typed.with_older,
+    };
+    let answer = ask(context, Demote::METHOD, &params, "demoting it")?;
+    changed(context, &answer)
+}
+
+fn changed(context: &CliContext, answer: &RawValue) -> Result<(), Failure> {
+    context.show(answer, |changed: RoleChanged| {
+        let told = confirmed(&changed.confirmed);
+        let role = changed.role.as_str();
+        say(plain(&format!("{} is {role} now{told}", changed.name)))
+    })
+}
+
+fn role(typed: &str) -> Option<Role> {
+    match typed {
+        "admin" => Some(Role::Admin),
+        "member" => Some(Role::Member),
+        "leaf" => Some(Role::Leaf),
+        _ => None,
+    }
+}
+
+pub(super) fn drain(context: &CliContext, typed: &args::Drain) -> Result<(), Failure> {
+    let params = Drain { end: typed.end };
+    let answer = context.with_kernel(async |client| {
+        let answer = client.ask(Drain::METHOD, &params, "draining this node");
+        let answer = answer.await?;
+        match typed.no_wait || typed.end {
+            true => Ok(answer),
+            false => emptied(client, answer).await,
+        }
+    })?;
+    context.show(&answer, |drained: Drained| say(in_words(&drained)))
+}
+
+/// Waits until no call is under way, or for Ctrl-C.
+async fn emptied(
+    client: &mut KernelClient,
+    mut answer: Box<RawValue>,
+) -> Result<Box<RawValue>, Failure> {
+    let again = Drain { end: false };
+    let mut line = ProgressLine::of("waiting for the calls under way".to_owned());
+    line.appear();
+    while read::<Drained>(&answer)?.calls > 0 {
+        tokio::select! {
+            () = sleep(PACE) => {}
+            _ = tokio::signal::ctrl_c() => return Ok(answer),
+        }
+        answer = client.request(Drain::METHOD, &again, &mut ()).await?;
+    }
+    Ok(answer)
+}
+
+fn in_words(drained: &Drained) -> String {
+    match (drained.draining, drained.calls) {
+        (false, _) => "this node takes calls of other nodes' agents again".to_owned(),
+        (true, 0) => "this node is drained: no call of another node's agent is under way; \
+                      `mgp node drain --end`, or a start of the kernel, takes calls again"
+            .to_owned(),
+        (true, calls) => format!(
+            "this node takes no new calls of other nodes' agents; {calls} are under way: `mgp node drain` waits for them"
+        ),
+    }
+}
+
+pub(super) fn forget(context: &CliContext, typed: args::Forget) -> Result<(), Failure> {
+    let params = Forget { node: typed.node };
+    let answer = ask(context, Forget::METHOD, &params, "asking the kernel")?;
+    context.show(&answer, |forgotten: ForgottenRows| {
+        say(plain(&match forgotten.nodes.as_slice() {
+            [] => "no node that is listed has left or was cut off".to_owned(),
+            nodes => format!("listed no more: {}", nodes.join(", ")),
+        }))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_drain_says_what_is_still_under_way() {
+        let told = |draining, calls| in_words(&Drained { draining, calls });
+        assert!(told(true, 3).contains("3 are under way"));
+        assert!(told(true, 0).starts_with("this node is drained"));
+        assert!(told(false, 0).contains("again"));
+    }
+}

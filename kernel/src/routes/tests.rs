@@ -1,0 +1,78 @@
+use std::collections::BTreeSet;
+
+use mgp_calls::mgp::kernel_tool;
+use mgp_engine::cluster::remote_requests::{self, RemoteTarget};
+
+use super::*;
+
+#[test]
+fn a_method_is_there_for_the_clients_that_know_it() {
+    let known = |method| [Era::Legacy, Era::Modern].map(|era| from_agents(method, era).is_some());
+    assert_eq!(known("tools/call"), [true, true]);
+    assert_eq!(known("ping"), [true, false]);
+    assert_eq!(known("tasks/update"), [false, true]);
+    assert_eq!(known("mgp/kernel/status"), [true, true]);
+    assert_eq!(known("mgp/kernel"), [false, false]);
+}
+
+/// A call that waited is looked at again where one that is new is looked at, too.
+#[test]
+fn what_names_something_of_a_server_is_asked_again_after_it_waited() {
+    let again = |method| from_agents(method, Era::Modern).is_some_and(|r| r.still.is_some());
+    for method in ["tools/call", "prompts/get", "resources/read"] {
+        assert!(again(method), "{method}");
+    }
+}
+
+/// The texts between quotes in this file's tables.
+fn literals() -> impl Iterator<Item = &'static str> {
+    include_str!("../routes.rs").split('"').skip(1).step_by(2)
+}
+
+/// Whoever adds a method or a tool says there who of other nodes may ask for it.
+#[test]
+fn each_method_and_tool_has_a_row_for_callers_of_other_nodes() {
+    let methods: BTreeSet<&str> = literals()
+        .filter(|name| {
+            [Era::Legacy, Era::Modern]
+                .into_iter()
+                .any(|era| from_agents(name, era).is_some())
+        })
+        .collect();
+    let notifications: BTreeSet<&str> = literals()
+        .filter(|name| told_by_agents(name).is_some())
+        .collect();
+    let operators = operator::tools::METHODS.into_iter();
+    let tools: Vec<&str> = kernel_tool::methods()
+        .into_iter()
+        .chain(operators)
+        .collect();
+    let arms = literals()
+        .filter(|name| name.contains('/'))
+        .collect::<BTreeSet<_>>();
+    let walked = methods.union(&notifications).chain(["ping"].iter());
+    assert!(
+        arms.is_subset(&walked.copied().collect()),
+        "arms that are not walked"
+    );
+    assert!(methods.len() > 100 && tools.len() > 20 && notifications.len() > 8);
+    let targets = methods.into_iter().map(RemoteTarget::Method);
+    let targets = targets.chain(notifications.into_iter().map(RemoteTarget::Notification));
+    let targets = targets.chain(tools.into_iter().map(RemoteTarget::KernelTool));
+    let without = targets.filter(|target| remote_requests::row(*target).is_none());
+    assert_eq!(without.collect::<Vec<_>>(), []);
+}
+
+#[test]
+fn every_tool_of_the_operators_stands_for_a_method() {
+    for method in operator::tools::METHODS {
+        let route = from_agents(method, Era::Modern).expect(method);
+        assert!(
+            matches!(
+                route.who,
+                RouteAudience::Operator | RouteAudience::Agreed(_)
+            ),
+            "{method}"
+        );
+    }
+}

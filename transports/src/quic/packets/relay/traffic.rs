@@ -1,0 +1,254 @@
+//! How much this node passes on, for whom: bounded for each pair of nodes and in all.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use mgp_protocol::ids::NodeId;
+
+/// Pairs at a time: a site of thirty nodes with another one of thirty. Each is 100 bytes here.
+const PAIRS: usize = 1024;
+
+/// And those that one node began, so that it does not take the places of the others.
+const PAIRS_OF_ONE: usize = 128;
+
+/// Bytes a second of one pair, and at once: a payload of 8 MiB takes two seconds.
+const RATE: u64 = 4 << 20;
+const BURST: u64 = 1 << 20;
+
+/// And of all: an eighth of a gigabit.
+const RATE_ALL: u64 = 16 << 20;
+const BURST_ALL: u64 = 4 << 20;
+
+/// A pair that sent nothing for so long is over: a link asks for a sign of the other end every half second.
+const SILENT: Duration = Duration::from_secs(10);
+
+/// What was passed on between two nodes, since the first packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RelayedPair {
+    /// The two, the smaller id first.
+    pub nodes: [NodeId; 2],
+    /// Bytes passed on, both ways.
+    pub bytes: u64,
+    /// Packets that were dropped: the pair was too fast, or a link had no room.
+    pub dropped: u64,
+    /// How long it has lasted.
+    pub age: Duration,
+}
+
+/// What becomes of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RelayAdmission {
+    Pass,
+    /// It is dropped: too much came in too short a time.
+    TooFast,
+    /// There is no room for another pair.
+    Full,
+}
+
+/// The pairs of this relay.
+#[derive(Debug)]
+pub(super) struct RelayTraffic {
+    all: ByteBucket,
+    pairs: HashMap<[NodeId; 2], PairTraffic>,
+}
+
+#[derive(Debug)]
+struct PairTraffic {
+    begun_by: NodeId,
+    begun: Instant,
+    last: Instant,
+    bucket: ByteBucket,
+    bytes: u64,
+    dropped: u64,
+}
+
+/// Bytes that may pass now; refilled as time passes.
+#[derive(Debug)]
+struct ByteBucket {
+    rate: u64,
+    burst: u64,
+    left: u64,
+    at: Instant,
+}
+
+impl RelayTraffic {
+    pub(super) fn new(now: Instant) -> Self {
+        Self {
+            all: ByteBucket::new(RATE_ALL, BURST_ALL, now),
+            pairs: HashMap::new(),
+        }
+    }
+
+    /// Whether a packet of this length may pass now.
+    pub(super) fn admit(
+        &mut self,
+        from: NodeId,
+        to: NodeId,
+        len: usize,
+        now: Instant,
+    ) -> RelayAdmission {
+        let nodes = pair(from, to);
+        if !self.pairs.contains_key(&nodes) && !self.begin(nodes, from, now) {
+            return RelayAdmission::Full;
+        }
+        let Some(pair) = self.pairs.get_mut(&nodes) else {
+            return RelayAdmission::Full;
+        };
+        pair.last = now;
+        let len = len as u64;
+        // What the pair may not send takes nothing from the others.
+        match pair.bucket.holds(len, now) && self.all.take(len, now) {
+            true => {
+                pair.bucket.take(len, now);
+                RelayAdmission::Pass
+            }
+            false => RelayAdmission::TooFast,
+        }
+    }
+
+    /// What became of a packet.
+    pub(super) fn record(&mut self, from: NodeId, to: NodeId, len: usize, sent: bool) {
+        if let Some(pair) = self.pairs.get_mut(&pair(from, to)) {
+            match sent {
+                true => pair.bytes = pair.bytes.saturating_add(len as u64),
+                false => pair.dropped = pair.dropped.saturating_add(1),
+            }
+        }
+    }
+
+    /// The pairs at present.
+    pub(super) fn pairs(&mut self, now: Instant) -> Vec<RelayedPair> {
+        self.forget_silent(now);
+        let mut pairs: Vec<RelayedPair> = self
+            .pairs
+            .iter()
+            .map(|(nodes, pair)| RelayedPair {
+                nodes: *nodes,
+                bytes: pair.bytes,
+                dropped: pair.dropped,
+                age: now.saturating_duration_since(pair.begun),
+            })
+            .collect();
+        pairs.sort_by_key(|pair| pair.nodes);
+        pairs
+    }
+
+    fn begin(&mut self, nodes: [NodeId; 2], by: NodeId, now: Instant) -> bool {
+        self.forget_silent(now);
+        let of_one = self.pairs.values().filter(|pair| pair.begun_by == by);
+        if self.pairs.len() >= PAIRS || of_one.count() >= PAIRS_OF_ONE {
+            return false;
+        }
+        let pair = PairTraffic {
+            begun_by: by,
+            begun: now,
+            last: now,
+            bucket: ByteBucket::new(RATE, BURST, now),
+            bytes: 0,
+            dropped: 0,
+        };
+        self.pairs.insert(nodes, pair);
+        true
+    }
+
+    fn forget_silent(&mut self, now: Instant) {
+        self.pairs
+            .retain(|_, pair| now.saturating_duration_since(pair.last) < SILENT);
+    }
+}
+
+impl ByteBucket {
+    fn new(rate: u64, burst: u64, now: Instant) -> Self {
+        Self {
+            rate,
+            burst,
+            left: burst,
+            at: now,
+        }
+    }
+
+    fn holds(&mut self, len: u64, now: Instant) -> bool {
+        let passed = now.saturating_duration_since(self.at).as_micros();
+        let more = passed.saturating_mul(u128::from(self.rate)) / 1_000_000;
+        // A part of a byte is not lost to those who come often.
+        if more > 0 {
+            let more = u64::try_from(more).unwrap_or(u64::MAX);
+            (self.left, self.at) = (self.left.saturating_add(more).min(self.burst), now);
+        }
+        self.left >= len
+    }
+
+    fn take(&mut self, len: u64, now: Instant) -> bool {
+        let holds = self.holds(len, now);
+        if holds {
+            self.left -= len;
+        }
+        holds
+    }
+}
+
+fn pair(a: NodeId, b: NodeId) -> [NodeId; 2] {
+    match a < b {
+        true => [a, b],
+        false => [b, a],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(n: u16) -> NodeId {
+        let mut id = [0; 32];
+        id[..2].copy_from_slice(&n.to_be_bytes());
+        NodeId(id)
+    }
+
+    /// Sends packets for a second, one each 100 µs, and counts the bytes that pass.
+    fn second(traffic: &mut RelayTraffic, pairs: &[(NodeId, NodeId)], begun: Instant) -> Vec<u64> {
+        let mut passed = vec![0; pairs.len()];
+        for tick in 0..10_000 {
+            let now = begun + Duration::from_micros(tick * 100);
+            for ((from, to), passed) in pairs.iter().zip(&mut passed) {
+                let admitted = traffic.admit(*from, *to, 1200, now) == RelayAdmission::Pass;
+                traffic.record(*from, *to, 1200, admitted);
+                *passed += u64::from(admitted) * 1200;
+            }
+        }
+        passed
+    }
+
+    #[test]
+    fn a_pair_and_all_pairs_pass_at_most_their_rate() {
+        let begun = Instant::now();
+        let mut traffic = RelayTraffic::new(begun);
+        let one = second(&mut traffic, &[(node(1), node(2))], begun);
+        assert!((RATE..=RATE + BURST).contains(&one[0]), "{one:?}");
+        let shown = traffic.pairs(begun + Duration::from_secs(1));
+        assert_eq!(shown[0].bytes, one[0]);
+        assert!(shown[0].dropped > 0);
+        let pairs: Vec<_> = (1..=8).map(|n| (node(n), node(n + 100))).collect();
+        let all: u64 = second(&mut traffic, &pairs, begun + Duration::from_secs(2))
+            .iter()
+            .sum();
+        assert!((RATE_ALL..=RATE_ALL + BURST_ALL).contains(&all), "{all}");
+    }
+
+    /// No node takes the places of the others, and who is silent gives its place back.
+    #[test]
+    fn pairs_are_bounded_for_each_node_and_in_all() {
+        let now = Instant::now();
+        let mut traffic = RelayTraffic::new(now);
+        let opened = |traffic: &mut RelayTraffic, from: u16, now| {
+            let to = (1..=PAIRS as u16).map(|n| node(1000 + n));
+            to.filter(|to| traffic.admit(node(from), *to, 1, now) != RelayAdmission::Full)
+                .count()
+        };
+        assert_eq!(opened(&mut traffic, 1, now), PAIRS_OF_ONE);
+        let others: usize = (2..20).map(|from| opened(&mut traffic, from, now)).sum();
+        assert_eq!(others, PAIRS - PAIRS_OF_ONE);
+        let later = now + SILENT;
+        assert_eq!(traffic.pairs(later), []);
+        assert_eq!(opened(&mut traffic, 30, later), PAIRS_OF_ONE);
+    }
+}
