@@ -110,6 +110,7 @@ pub struct Cluster {
     /// Something of what this node has to share has changed.
     exports: Notify,
     begun: Instant,
+    access: AccessHandle,
 }
 
 /// What the cluster's actors need of the kernel.
@@ -186,14 +187,13 @@ impl Cluster {
             lease: needs.config.lease,
             clock: boot_moment,
             view: Arc::new(Snapshot::new(ClusterView::alone(here, needs.config.lease))),
-            access: needs.access,
+            access: needs.access.clone(),
             events: to(&late, Self::of_replication),
             audit: needs.audit.clone(),
         };
         let replication = ReplicationActor::start(replication).await;
-        let failed = |error| SpawnErr::StartupFailed(error);
         let (replication, replication_cell) =
-            replication.map_err(|error| failed(Box::new(error)))?;
+            replication.map_err(|error| SpawnErr::StartupFailed(Box::new(error)))?;
         let (tool_index, index_cell) = ToolIndexHandle::start(ToolIndexStart {
             here,
             folder: folder.join("index"),
@@ -256,6 +256,7 @@ impl Cluster {
             socket: Mutex::default(),
             exports: Notify::new(),
             begun: Instant::now(),
+            access: needs.access,
         });
         let _ = late.set(Arc::downgrade(&cluster));
         Ok(cluster)

@@ -73,15 +73,18 @@ impl Cluster {
             return;
         };
         let until = self.begun + CONFIRMING;
-        if self.replication.view().unheard.is_none() || Instant::now() >= until {
+        if Instant::now() >= until {
             return calls.send(call);
         }
-        let replication = self.replication.clone();
+        let (replication, access) = (self.replication.clone(), self.access.clone());
         task::detached("cluster.confirming", async move {
             let confirmed = async {
                 loop {
                     let view = replication.view();
                     if view.unheard.is_none() {
+                        // What the logs allow was sent before the view was published: it is in force once this is
+                        // answered.
+                        let _in_force = access.look(|_| ()).await;
                         return;
                     }
                     view.replaced.cancelled().await;
