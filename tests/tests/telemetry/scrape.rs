@@ -2,7 +2,7 @@
 
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
 use http::{Method, StatusCode};
-use mgp_tests::harness::{HttpClient, Kernel, Program};
+use mgp_tests::harness::{DEADLINE, HttpClient, Kernel, Program, wait_until};
 use serde_json::{Value, json};
 
 /// A client of `/metrics` that shows this token.
@@ -121,6 +121,12 @@ async fn calls_are_counted_and_labels_are_bounded() {
 
     // The first scrape is counted when it is answered, and shown by the second one.
     figures(&kernel).await;
+    // What nobody waits for is synced a while later.
+    let synced = "mgp_audit_sync_seconds_count";
+    wait_until("the audit log is synced", DEADLINE, async || {
+        figure(&figures(&kernel).await, synced).is_some_and(|syncs| syncs >= 1.0)
+    })
+    .await;
     let text = figures(&kernel).await;
     let calls = |server: &str, tool: &str, outcome: &str| {
         let name =
