@@ -1,5 +1,7 @@
 //! Tickets are for one node, once, in their time; and no stranger keeps others from showing one.
 
+use std::time::{Duration, Instant};
+
 use mgp_tests::harness::{DEADLINE, Need, Peers, Process, wait_until};
 
 use super::siege::{audited, begins, listens, played};
@@ -13,6 +15,7 @@ async fn a_ticket_is_worth_nothing_to_who_has_heard_it() {
     };
     let nas = node("nas", "").await;
     let late = ticket(&nas, &["--approved", "--for", "1s"]).await;
+    let made = Instant::now();
     let used = ticket(&nas, &["--approved"]).await;
     let (waiting, open) = (ticket(&nas, &[]).await, ticket(&nas, &[]).await);
     let at = listens(&nas).await;
@@ -40,6 +43,10 @@ async fn a_ticket_is_worth_nothing_to_who_has_heard_it() {
         let refused = answer.starts_with("refused") || answer.starts_with("gone");
         assert!(refused, "{name}: {told:#}");
     }
+    wait_until("its time is over", DEADLINE, async || {
+        made.elapsed() > Duration::from_secs(1)
+    })
+    .await;
     let told = played(&peers, "tickets.late", &[&at, &late]).await;
     assert!(
         told["late"].as_str().unwrap().starts_with("refused"),
