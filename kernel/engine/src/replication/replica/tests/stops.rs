@@ -78,6 +78,23 @@ fn no_bound_is_promised_for_an_owner_that_has_not_confirmed_the_start() {
     assert_eq!(scene.may(), Err(RemoteDenial::NotGranted));
 }
 
+/// The same where the owner has asked the admin since its start, and was answered before the admin could write.
+#[test]
+fn no_bound_is_promised_for_an_owner_that_asked_and_has_not_confirmed_the_start() {
+    let mut scene = Scene::new(4);
+    scene.propose(0, allow(1)).unwrap();
+    scene.propose(1, Replica::rest()).unwrap();
+    // One of three others does not confirm its log.
+    scene.apart.extend([0, 3]);
+    scene.start(1);
+    scene.pass(15);
+    assert!(!scene.nodes[&1].is_confirmed());
+    scene.apart = BTreeSet::from([2]);
+    scene.pass(15);
+    let missing = revoke_at(&mut scene, 1);
+    assert_eq!(missing, [(node(2), AllowEnd::Unbounded)]);
+}
+
 /// An admin that crashed cannot know what an owner confirmed before, until it is heard again.
 #[test]
 fn an_admin_that_crashed_promises_nothing_of_who_was_not_heard_since() {
