@@ -230,7 +230,7 @@ impl Witnesses {
             Ok::<_, io::Error>(WitnessFile { file, dirty: false })
         };
         let files = [open(&paths[0])?, open(&paths[1])?];
-        let witnesses = Self::of(Some(files), slots);
+        let witnesses = Self::from_files(Some(files), slots);
         Ok(OpenedWitnesses {
             witnesses,
             is_new,
@@ -245,10 +245,10 @@ impl Witnesses {
     pub fn read(data_dir: &Path) -> io::Result<Option<Self>> {
         let found = find_slots(&WITNESS_FILES.map(|name| data_dir.join(name)))?;
         let there = found.whole.contains(&true);
-        Ok(there.then(|| Self::of(None, found.slots)))
+        Ok(there.then(|| Self::from_files(None, found.slots)))
     }
 
-    fn of(files: Option<[WitnessFile; 2]>, slots: Vec<WitnessRecord>) -> Self {
+    fn from_files(files: Option<[WitnessFile; 2]>, slots: Vec<WitnessRecord>) -> Self {
         let live = slots.iter().enumerate();
         let live = live.filter(|(_, record)| !record.is_forgotten());
         let by_name = live.map(|(at, record)| (record.name.clone(), at)).collect();

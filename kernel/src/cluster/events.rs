@@ -104,7 +104,7 @@ impl Cluster {
             Control::Reach(reach) => {
                 let view = self.replication.view();
                 let is_member = |node| view.members.contains_key(&node);
-                self.reports.hear(node, reach, is_member);
+                self.reports.record(node, reach, is_member);
             }
             // The links keep these to themselves, and a later version's are for nobody here.
             Control::Hello(_)

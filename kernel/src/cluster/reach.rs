@@ -22,8 +22,8 @@ const PACE: Duration = Duration::from_millis(500);
 pub(super) struct ReachReports(Mutex<BTreeMap<NodeId, (Instant, ReachReport)>>);
 
 impl ReachReports {
-    /// A node that is linked said so. Of others than members nothing is kept.
-    pub(super) fn hear(
+    /// Records what a linked node reported; reports of nodes that are no members are dropped.
+    pub(super) fn record(
         &self,
         node: NodeId,
         reach: ReachReport,
@@ -34,8 +34,8 @@ impl ReachReports {
         said.retain(|node, _| is_member(*node));
     }
 
-    /// What a node said last, while it is believed.
-    pub(super) fn of(&self, node: NodeId) -> Option<ReachReport> {
+    /// The latest report of a node, unless it has expired.
+    pub(super) fn latest(&self, node: NodeId) -> Option<ReachReport> {
         let said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (at, reach) = said.get(&node)?;
         (at.elapsed() < BELIEVED).then(|| reach.clone())
@@ -70,7 +70,7 @@ impl Cluster {
     /// What a linked node said of itself last.
     pub(crate) fn reach_of(&self, node: NodeId) -> Option<ReachReport> {
         self.links.link(node)?;
-        self.reports.of(node)
+        self.reports.latest(node)
     }
 }
 
@@ -87,9 +87,9 @@ mod tests {
             confirmed: true,
             linked: vec![other],
         };
-        reports.hear(one, reach.clone(), |_| true);
-        assert_eq!(reports.of(one), Some(reach.clone()));
-        reports.hear(other, reach, |node| node == other);
-        assert_eq!(reports.of(one), None);
+        reports.record(one, reach.clone(), |_| true);
+        assert_eq!(reports.latest(one), Some(reach.clone()));
+        reports.record(other, reach, |node| node == other);
+        assert_eq!(reports.latest(one), None);
     }
 }

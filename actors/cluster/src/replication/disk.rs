@@ -248,7 +248,7 @@ fn read(folder: &Path, witness: &Witness) -> Result<Option<OpenedLogs>, Unusable
             TWICE.0,
             "it is not known of which nodes two lives were found",
         ),
-        of_another_cluster(&logs.journal, &owner, witness),
+        describe_other_cluster(&logs.journal, &owner, witness),
     ];
     let lost = lost.into_iter().flatten().collect();
     let journals = LogJournals {
@@ -279,7 +279,7 @@ fn open_all(folder: &Path, witness: &Witness) -> Result<[OpenedJournal; 3], Unus
     Ok([logs, other(OWED)?, other(TWICE)?])
 }
 
-fn of_another_cluster(logs: &Journal, owner: &LogsOwner, witness: &Witness) -> Option<String> {
+fn describe_other_cluster(logs: &Journal, owner: &LogsOwner, witness: &Witness) -> Option<String> {
     let settled = witness.sibling(LOGS_WITNESS).contents()?.settled?;
     (settled != owner.cluster.to_string()).then(|| {
         let path = logs.path().display();

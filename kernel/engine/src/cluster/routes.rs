@@ -187,7 +187,7 @@ impl TryFailure {
     #[must_use]
     pub fn of(refusal: &Refusal) -> Option<Self> {
         if let Refusal::Owner(refusal) = refusal {
-            return of_owner(refusal);
+            return failure_for_owner(refusal);
         }
         if let Refusal::Lost { .. } = refusal {
             return Some(Self::AfterDispatch);
@@ -224,7 +224,7 @@ impl TryFailure {
 
 /// A call that the owner's kernel refused, by the frame that says so. The error of a server, whatever stands in it, is an
 /// answer.
-fn of_owner(refusal: &OwnerRefusal) -> Option<TryFailure> {
+fn failure_for_owner(refusal: &OwnerRefusal) -> Option<TryFailure> {
     match refusal.cause {
         OwnerRefusalCause::Closed | OwnerRefusalCause::Unavailable => {}
         OwnerRefusalCause::NotFound

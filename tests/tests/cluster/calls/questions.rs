@@ -97,7 +97,7 @@ async fn an_agent_that_cannot_be_asked_is_answered_as_at_its_own_node() {
             for server in ["demo", "nas__demo"] {
                 let name = format!("{server}__{tool}");
                 let answer = agent.call(&name, arguments.clone()).await;
-                answers.push(said(&answer.frame));
+                answers.push(parse_frame(&answer.frame));
             }
             assert_eq!(answers[1], answers[0], "{version}: {tool}");
         }
@@ -118,7 +118,7 @@ async fn an_agent_that_cannot_be_asked_is_answered_as_at_its_own_node() {
 }
 
 /// What was answered, without the id of the request.
-fn said(frame: &str) -> Value {
+fn parse_frame(frame: &str) -> Value {
     let frame: Value = serde_json::from_str(frame).unwrap();
     json!({"result": frame["result"], "error": frame["error"]})
 }

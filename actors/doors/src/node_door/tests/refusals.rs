@@ -11,7 +11,7 @@ async fn an_error_of_a_server_is_never_taken_for_a_refusal_of_its_owner() {
         WireFeatures::CALLS,
     );
     for (home, owner) in [(now, now), (now, before), (before, now)] {
-        let nodes = TwoNodes::with(home, owner).await;
+        let nodes = TwoNodes::with_features(home, owner).await;
         for error in LIES {
             let params = json!({"name": "lies", "error": error});
             let refused = nodes.answer("tools/call", params).await;
@@ -80,7 +80,7 @@ async fn a_refusal_of_the_owner_says_whether_the_call_was_dispatched() {
 #[tokio::test]
 async fn an_older_node_is_told_refusals_as_before() {
     let now = WireFeatures::CALLS | WireFeatures::REFUSALS;
-    let nodes = TwoNodes::with(WireFeatures::CALLS, now).await;
+    let nodes = TwoNodes::with_features(WireFeatures::CALLS, now).await;
     let mut told = header("tools/call");
     let shown = nodes.peer.assertion_of(&AgentId::new("agent.alice"));
     (told.assertion, told.signed) = (Some(shown.id), shown.signed.as_deref().cloned());

@@ -326,11 +326,11 @@ impl Drop for TwoNodes {
 impl TwoNodes {
     pub(super) async fn new() -> Self {
         let now = WireFeatures::CALLS | WireFeatures::REFUSALS | WireFeatures::SHUTDOWN;
-        Self::with(now, now).await
+        Self::with_features(now, now).await
     }
 
     /// The same of other versions: what the agent's node can, and what the owner can.
-    pub(super) async fn with(home: WireFeatures, owner: WireFeatures) -> Self {
+    pub(super) async fn with_features(home: WireFeatures, owner: WireFeatures) -> Self {
         let home = LinkedEnd::new(1, "desk", home);
         let mut owner = LinkedEnd::new(2, "nas", owner);
         home.endpoint.pin(HashSet::from([owner.key.node()]));

@@ -116,7 +116,7 @@ impl RefusalReason {
             Refusal::HeldUp { .. } => Self::HeldUp,
             Refusal::Overloaded { .. } => Self::Overloaded,
             Refusal::Cancelled => Self::Cancelled,
-            Refusal::Owner(refusal) => of_owner(refusal.cause),
+            Refusal::Owner(refusal) => reason_for_owner(refusal.cause),
             Refusal::Peer(_) | Refusal::Unattributed(_) => Self::PeerError,
             Refusal::Broken(_) => Self::Internal,
         }
@@ -154,7 +154,7 @@ impl RefusalReason {
     }
 }
 
-fn of_owner(cause: OwnerRefusalCause) -> RefusalReason {
+fn reason_for_owner(cause: OwnerRefusalCause) -> RefusalReason {
     match cause {
         OwnerRefusalCause::Closed | OwnerRefusalCause::Denied => RefusalReason::Forbidden,
         OwnerRefusalCause::NotFound => RefusalReason::Unknown,

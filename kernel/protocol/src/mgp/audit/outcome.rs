@@ -105,7 +105,7 @@ impl Outcome {
             Refusal::NotReady { .. } | Refusal::Lost { .. } => {
                 (Self::Failure, Some(Failure::Transport))
             }
-            Refusal::Owner(refusal) => of_owner(refusal),
+            Refusal::Owner(refusal) => outcome_for_owner(refusal),
             Refusal::Peer(_)
             | Refusal::Unattributed(_)
             | Refusal::BadResult { .. }
@@ -138,7 +138,7 @@ impl Outcome {
 }
 
 /// A call that the kernel of another node refused. What was made was neither blocked nor denied.
-fn of_owner(refusal: &OwnerRefusal) -> (Outcome, Option<Failure>) {
+fn outcome_for_owner(refusal: &OwnerRefusal) -> (Outcome, Option<Failure>) {
     let made = refusal.outcome != CallOutcome::NotExecuted;
     match refusal.cause {
         OwnerRefusalCause::Closed

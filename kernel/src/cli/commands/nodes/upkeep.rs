@@ -65,7 +65,7 @@ pub(super) fn drain(context: &CliContext, typed: &args::Drain) -> Result<(), Fai
             false => emptied(client, answer).await,
         }
     })?;
-    context.show(&answer, |drained: Drained| say(in_words(&drained)))
+    context.show(&answer, |drained: Drained| say(describe_drain(&drained)))
 }
 
 /// Waits until no call is under way, or for Ctrl-C.
@@ -86,7 +86,7 @@ async fn emptied(
     Ok(answer)
 }
 
-fn in_words(drained: &Drained) -> String {
+fn describe_drain(drained: &Drained) -> String {
     match (drained.draining, drained.calls) {
         (false, _) => "this node takes calls of other nodes' agents again".to_owned(),
         (true, 0) => "this node is drained: no call of another node's agent is under way; \
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn a_drain_says_what_is_still_under_way() {
-        let told = |draining, calls| in_words(&Drained { draining, calls });
+        let told = |draining, calls| describe_drain(&Drained { draining, calls });
         assert!(told(true, 3).contains("3 are under way"));
         assert!(told(true, 0).starts_with("this node is drained"));
         assert!(told(false, 0).contains("again"));
