@@ -8,6 +8,7 @@
 //! soon as it is seen, if its issuer may perhaps issue at all. What gives (something allowed, the end of a
 //! denial) counts if its issuer certainly may, at a place of its log that is certain.
 
+mod ended;
 mod log;
 mod operation;
 mod rekeyed;
@@ -21,6 +22,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use mgp_protocol::ids::NodeId;
 use mgp_protocol::mgp::access::Permission;
 
+use self::ended::EndedGrants;
 use self::log::{GrantTaken, IssuerLog};
 pub use self::log::{HELD_MAX, LogKey};
 pub use self::operation::{
@@ -186,6 +188,9 @@ pub struct ToldChange {
     pub lets_in: Option<NodeId>,
 }
 
+/// The operation that a grant stands in: a forked log has two for one place.
+pub type GrantKey = (GrantId, LogPosition, OperationId);
+
 /// The operation that a change of the members stands in.
 type MemberKey = (LogPosition, OperationId);
 
@@ -194,9 +199,9 @@ type MemberKey = (LogPosition, OperationId);
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Grants {
     logs: BTreeMap<NodeId, IssuerLog>,
-    /// By operation as well: a forked log has two for one place.
-    granted: BTreeMap<Subject, BTreeMap<(GrantId, LogPosition, OperationId), Granted>>,
-    revoked: BTreeMap<GrantId, BTreeSet<LogPosition>>,
+    granted: BTreeMap<Subject, BTreeMap<GrantKey, Box<Granted>>>,
+    ended: EndedGrants,
+    revoked: BTreeSet<(GrantId, LogPosition)>,
     sweeps: BTreeMap<Subject, BTreeSet<Sweep>>,
     members: BTreeMap<MemberKey, ToldChange>,
     /// Issuers of operations of an unknown kind.
@@ -253,7 +258,7 @@ impl Grants {
     fn note_change(&mut self, operation: &Written, change: &GrantChange) {
         let place = operation.place();
         for id in change.revoked() {
-            self.revoked.entry(*id).or_default().insert(place);
+            self.revoked.insert((*id, place));
         }
         match change {
             GrantChange::Grant(grant) => self.keep(operation, grant),
@@ -272,42 +277,34 @@ impl Grants {
     }
 
     fn keep(&mut self, operation: &Written, grant: &Grant) {
-        let told = operation.operation();
         let of_subject = self.granted.entry(grant.subject.clone()).or_default();
-        let granted = Granted {
-            grant: grant.clone(),
-            place: told.place,
-            author: told.author.clone(),
-            told_at_ms: told.told_at_ms,
-        };
-        of_subject.insert((grant.id, told.place, operation.id()), granted);
+        let granted = Granted::new(operation.operation(), grant);
+        let key = (grant.id, granted.place, operation.id());
+        of_subject.insert(key, Box::new(granted));
     }
 
-    /// Every grant of a subject, whether it counts or not.
+    /// Every grant of a subject that is not shed, whether it counts or not.
     pub fn of<'a>(&'a self, subject: &Subject) -> impl Iterator<Item = &'a Granted> + use<'a> {
         self.granted
             .get(subject)
             .into_iter()
             .flat_map(BTreeMap::values)
+            .map(Box::as_ref)
     }
 
-    /// Every grant of everyone, whether it counts or not.
+    /// Every grant of everyone that is not shed, whether it counts or not.
     pub fn all(&self) -> impl Iterator<Item = &Granted> {
-        self.granted.values().flat_map(BTreeMap::values)
+        let all = self.granted.values().flat_map(BTreeMap::values);
+        all.map(Box::as_ref)
     }
 
-    /// The grant of this name, whether it counts or not; one of them where a forked log has two.
+    /// The grant of this name, if it is not shed, whether it counts or not; one of them where a forked log has two.
     #[must_use]
     pub fn named(&self, id: GrantId) -> Option<&Granted> {
-        let first = LogPosition {
-            issuer: NodeId([0; 32]),
-            sequence: 0,
-        };
-        let from = (id, first, OperationId([0; 32]));
         let mut all = self.granted.values();
         all.find_map(|of_subject| {
-            let (key, granted) = of_subject.range(from..).next()?;
-            (key.0 == id).then_some(granted)
+            let (_, granted) = of_subject.range(ended::grant_keys(id)).next()?;
+            Some(granted.as_ref())
         })
     }
 
@@ -319,8 +316,8 @@ impl Grants {
             GrantChange::Revoke(Revoke::UpTo { subject, .. }) => Some(subject),
             GrantChange::Revoke(Revoke::Ids(_)) => None,
         };
-        let revoked = change.revoked().iter().filter_map(|id| self.named(*id));
-        let revoked = revoked.map(|granted| &granted.grant.subject);
+        let revoked = change.revoked().iter().flat_map(|id| self.scopes(*id));
+        let revoked = revoked.map(|(subject, ..)| subject);
         revoked.chain(told).cloned().collect()
     }
 
@@ -364,14 +361,14 @@ impl Grants {
     /// The first place where somebody who may took the grant back. The end of a denial gives, so that it
     /// needs as much as a grant that allows.
     fn taken_back(&self, granted: &Granted, authority: &Authority) -> Option<LogPosition> {
-        let by_id = self.revoked.get(&granted.grant.id);
+        let by_id = self.revoked.range(ended::revoke_keys(granted.grant.id));
         let sweeps = self.sweeps.get(&granted.grant.subject);
         let swept = sweeps.into_iter().flatten().filter(|sweep| {
             let until = sweep.until.get(&granted.place.issuer);
             until.is_some_and(|until| granted.place.sequence <= *until)
         });
-        let by_id = by_id.into_iter().flatten().copied();
-        let places = by_id.chain(swept.map(|sweep| sweep.place));
+        let places = by_id.map(|(_, place)| *place);
+        let places = places.chain(swept.map(|sweep| sweep.place));
         let counts = |place: &LogPosition| match granted.grant.permission {
             Permission::Allow => authority.takes(place.issuer),
             Permission::Deny => authority.gives(*place) && self.doubt(*place).is_none(),
@@ -423,6 +420,12 @@ impl Grants {
             Some(log) => Some(log.tip_at(next)),
             None => (next == 0).then_some(LogTip::EMPTY),
         }
+    }
+
+    /// True when this operation is known.
+    #[must_use]
+    pub fn is_known(&self, issuer: NodeId, key: LogKey) -> bool {
+        self.logs.get(&issuer).is_some_and(|log| log.contains(key))
     }
 
     /// The operations of an issuer from this place on, certain or not.

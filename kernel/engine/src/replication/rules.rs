@@ -85,10 +85,10 @@ pub fn explain(
         (Source::ToolGrant, of_tool),
         (Source::ServerGrant, Some(GrantResource::Server(here))),
     ];
-    let subject = Subject::Agent(caller.clone());
+    let all = replica.logs().grants_for(&Subject::Agent(caller.clone()));
     let levels = levels.into_iter().filter_map(|(source, resource)| {
         let resource = resource?;
-        let found = replica.logs().grants().of(&subject);
+        let found = all.iter();
         let found = found.filter(|granted| granted.grant.resource == resource);
         let found = found.map(|granted| (granted, replica.force(granted, now_ms)));
         let found = found.collect();

@@ -180,9 +180,10 @@ async fn there(
             (Source::ToolGrant, of_tool),
             (Source::ServerGrant, Some(GrantResource::Server(on))),
         ];
+        let all = records.replica.logs().grants_for(&subject);
         let levels = levels.into_iter().filter_map(|(source, resource)| {
             let resource = resource?;
-            let found = records.replica.logs().grants().of(&subject);
+            let found = all.iter();
             let found = found.filter(|granted| granted.grant.resource == resource);
             let judged = |granted| (granted, records.replica.force(granted, records.now_ms));
             let found = found.map(judged).collect();
