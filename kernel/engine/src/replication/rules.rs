@@ -85,10 +85,10 @@ pub fn explain(
         (Source::ToolGrant, of_tool),
         (Source::ServerGrant, Some(GrantResource::Server(here))),
     ];
-    let subject = Subject::Agent(caller.clone());
+    let all = replica.logs().grants_for(&Subject::Agent(caller.clone()));
     let levels = levels.into_iter().filter_map(|(source, resource)| {
         let resource = resource?;
-        let found = replica.logs().grants().of(&subject);
+        let found = all.iter();
         let found = found.filter(|granted| granted.grant.resource == resource);
         let found = found.map(|granted| (granted, replica.force(granted, now_ms)));
         let found = found.collect();
@@ -117,7 +117,7 @@ pub fn explain_elsewhere(
     tool: Option<&str>,
     now_ms: u64,
 ) -> Explanation {
-    let subject = Subject::Agent(caller.clone());
+    let all = replica.logs().grants_for(&Subject::Agent(caller.clone()));
     let of_tool = tool.map(|tool| GrantResource::Tool(on.clone(), tool.to_owned()));
     let levels = [
         (Source::ToolGrant, of_tool),
@@ -125,7 +125,7 @@ pub fn explain_elsewhere(
     ];
     let levels = levels.into_iter().filter_map(|(source, resource)| {
         let resource = resource?;
-        let found = replica.logs().grants().of(&subject);
+        let found = all.iter();
         let found = found.filter(|granted| granted.grant.resource == resource);
         let found = found.map(|granted| (granted, replica.force(granted, now_ms)));
         let found = found.collect();
@@ -400,8 +400,11 @@ mod tests {
         let (on, other) = (node(0).server(files()), node(2).server(files()));
         let allowed = |owner: &OwnerOfFiles, on: &NodeServer| {
             let tool = Some("read_it");
-            let told = explain_elsewhere(&owner.replica, &caller(), on, tool, 0);
-            told.permission == Permission::Allow
+            let decisive = owner.replica.decisive_grant(&caller(), on, tool, 0);
+            let allowed = decisive.is_some_and(|it| it.grant.permission == Permission::Allow);
+            let explained = explain_elsewhere(&owner.replica, &caller(), on, tool, 0);
+            assert_eq!(allowed, explained.permission == Permission::Allow);
+            allowed
         };
         assert!(!allowed(&owner, &on), "nobody granted it");
         let granted = owner.other.write(allow(1));

@@ -1,6 +1,6 @@
 //! What this node decides by the logs of its cluster.
 
-use mgp_protocol::ids::{NodeAgent, NodeId, ServerId};
+use mgp_protocol::ids::{NodeAgent, NodeId, NodeServer, ServerId};
 use mgp_protocol::mgp::access::Permission;
 
 use super::Replica;
@@ -74,34 +74,40 @@ impl Replica {
             return Err(RemoteDenial::NotIn);
         }
         let on = here.server(server.clone());
-        let of_tool = tool.map(|tool| GrantResource::Tool(on.clone(), tool.to_owned()));
-        for resource in of_tool.into_iter().chain([GrantResource::Server(on)]) {
-            let Some(granted) = self.deciding(caller, &resource, now_ms) else {
-                continue;
-            };
-            let id = granted.grant.id;
-            return match granted.grant.permission {
-                Permission::Deny => Err(RemoteDenial::Denied(id)),
-                Permission::Allow if self.is_shortened() => Err(RemoteDenial::Shortened),
-                Permission::Allow => self
-                    .unheard(now)
-                    .map_or(Ok(id), |node| Err(RemoteDenial::Lapsed(node))),
-            };
+        let Some(granted) = self.decisive_grant(caller, &on, tool, now_ms) else {
+            return Err(RemoteDenial::NotGranted);
+        };
+        let id = granted.grant.id;
+        match granted.grant.permission {
+            Permission::Deny => Err(RemoteDenial::Denied(id)),
+            Permission::Allow if self.is_shortened() => Err(RemoteDenial::Shortened),
+            Permission::Allow => self
+                .unheard(now)
+                .map_or(Ok(id), |node| Err(RemoteDenial::Lapsed(node))),
         }
-        Err(RemoteDenial::NotGranted)
     }
 
-    /// The entry in force for exactly this resource; a denial before all others.
-    fn deciding(
+    /// The entry in force that decides for an agent at a server of any node: one of the tool before one of the server,
+    /// and a denial before what allows the same.
+    #[must_use]
+    pub fn decisive_grant(
         &self,
         caller: &NodeAgent,
-        resource: &GrantResource,
+        on: &NodeServer,
+        tool: Option<&str>,
         now_ms: u64,
     ) -> Option<&Granted> {
-        let of_caller = self.logs.grants().of(&Subject::Agent(caller.clone()));
-        let about = of_caller.filter(|granted| granted.grant.resource == *resource);
-        let in_force = about.filter(|granted| self.force(granted, now_ms) == Force::InForce);
-        in_force.min_by_key(|granted| granted.grant.permission == Permission::Allow)
+        let subject = Subject::Agent(caller.clone());
+        let of_tool = tool.map(|tool| GrantResource::Tool(on.clone(), tool.to_owned()));
+        let mut resources = of_tool
+            .into_iter()
+            .chain([GrantResource::Server(on.clone())]);
+        resources.find_map(|resource| {
+            let of_caller = self.logs.grants().of(&subject);
+            let about = of_caller.filter(|granted| granted.grant.resource == resource);
+            let in_force = about.filter(|granted| self.force(granted, now_ms) == Force::InForce);
+            in_force.min_by_key(|granted| granted.grant.permission == Permission::Allow)
+        })
     }
 
     /// Whether a grant counts here, or why not.
