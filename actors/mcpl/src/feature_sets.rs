@@ -3,23 +3,25 @@
 //! A server is told in the order in which things change: whatever changes its sets publishes them and tells it
 //! under one lock, in which nothing waits.
 
+pub(crate) mod approval;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use mgp_mcpl_engine::feature_sets::{ChangeBudget, FeatureSets, ServerSets};
-use mgp_mcpl_engine::policy::{McplServerRules, SetPattern, Switches};
+use mgp_mcpl_engine::policy::{ApprovedSets, McplServerRules, SetPattern, Switches};
 use mgp_mcpl_engine::rules::McplRules;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::lookalike;
 use mgp_protocol::mcp::Method;
-use mgp_protocol::mcpl::feature_sets::{Changed, DeclaredSets, Update};
+use mgp_protocol::mcpl::feature_sets::{Changed, DeclaredSets, FeatureSet, Update};
 use mgp_protocol::mgp::audit::{Actor, EventType, Outcome, TraceId};
 use mgp_runtime::time::moment;
 use mgp_runtime::{randomness, task};
 use mgp_servers::link::Link;
-use mgp_store::audit::{AuditHandle, NotWritten, event};
+use mgp_store::audit::{AuditHandle, NotWritten, by_operator, event};
 use mgp_store::{atomic_file, trouble::explained, witnesses::Witness};
 use mgp_sync::snapshot::Snapshot;
 use serde::{Deserialize, Serialize};
@@ -49,6 +51,9 @@ pub struct SetKeeper {
 struct SetBook {
     rules: McplRules,
     switches: BTreeMap<ServerId, Switches>,
+    approved: BTreeMap<ServerId, ApprovedSets>,
+    /// Something was approved since the file was written.
+    unsaved: bool,
     lives: BTreeMap<ServerId, Vec<ConnectedLife>>,
 }
 
@@ -62,13 +67,22 @@ struct ConnectedLife {
     warned: bool,
 }
 
-/// The file of switches.
+/// The file of switches and of approved declarations.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct SwitchFile {
     version: u32,
     servers: BTreeMap<ServerId, BTreeMap<String, bool>>,
+    /// Older kernels write none.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    approved: BTreeMap<ServerId, ApprovedSets>,
 }
+
+/// What the file says.
+type StoredSets = (
+    BTreeMap<ServerId, Switches>,
+    BTreeMap<ServerId, ApprovedSets>,
+);
 
 /// The version of the file that this kernel writes.
 const FILE_VERSION: u32 = 1;
@@ -93,14 +107,14 @@ impl SetKeeper {
     /// # Errors
     /// A file that cannot be read, in words: nobody knows what was switched off.
     pub fn open(file: PathBuf, witness: Witness, audit: AuditHandle) -> Result<Self, String> {
-        let switches = match std::fs::read_to_string(&file) {
-            Ok(text) => switches(&text).map_err(|why| {
+        let (switches, approved) = match std::fs::read_to_string(&file) {
+            Ok(text) => read(&text).map_err(|why| {
                 format!(
                     "{}: {why}; put a copy back, or remove it: then only [mcpl] of mgp.toml counts",
                     file.display()
                 )
             })?,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => BTreeMap::new(),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => StoredSets::default(),
             Err(error) => return Err(explained(&file, &error)),
         };
         Ok(Self {
@@ -109,6 +123,8 @@ impl SetKeeper {
             book: Mutex::new(SetBook {
                 rules: McplRules::default(),
                 switches,
+                approved,
+                unsaved: false,
                 lives: BTreeMap::new(),
             }),
             writing: tokio::sync::Mutex::default(),
@@ -162,8 +178,9 @@ impl SetKeeper {
             return;
         };
         let mut book = self.book();
-        let (rules, switches) = book.of(server);
-        let sets = Arc::new(ServerSets::new(said, rules, switches));
+        let sets = book.judging(server, |rules, switches, approved| {
+            Arc::new(ServerSets::new(said, rules, switches, approved))
+        });
         let life = ConnectedLife {
             number: link.number,
             link: Arc::downgrade(link),
@@ -200,7 +217,6 @@ impl SetKeeper {
     pub(crate) fn changed(&self, server: &ServerId, number: u64, params: &str) -> bool {
         let mut guard = self.book();
         let book = &mut *guard;
-        let (rules, switches) = (book.rules.servers.get(server), book.switches.get(server));
         let lives = book.lives.get_mut(server);
         let life = lives.and_then(|lives| lives.iter_mut().find(|life| life.number == number));
         let Some(life) = life else { return false };
@@ -231,12 +247,18 @@ impl SetKeeper {
             link.log
                 .note(&format!("feature set {name} is one too many"));
         }
-        sets.judged(rules, switches);
-        if sets == *life.sets {
+        let before = life.sets.clone();
+        book.judging(server, |rules, switches, approved| {
+            sets.judged(rules, switches, approved);
+        });
+        if sets == *before {
             return false;
         }
-        life.sets = Arc::new(sets);
-        let update = life.sets.update();
+        let sets = Arc::new(sets);
+        let update = sets.update();
+        let lives = book.lives.get_mut(server).into_iter().flatten();
+        let life = lives.filter(|life| life.number == number);
+        life.for_each(|life| life.sets = sets.clone());
         self.publish(book);
         tell(&link, &update);
         true
@@ -262,13 +284,17 @@ impl SetKeeper {
         by: Actor,
     ) -> Result<Vec<ServerId>, NotSwitched> {
         let _turn = self.writing.lock().await;
-        let mut switches = self.switches();
+        let (mut switches, mut approved) = self.stored();
         let of_server = switches.entry(server.clone()).or_default();
         for pattern in patterns {
             match enabled {
                 Some(enabled) => of_server.insert(pattern.clone(), enabled),
                 None => of_server.remove(pattern),
             };
+            // Who enables a set by its name approves it as it is declared now.
+            if let Some(approved) = approved.get_mut(server).filter(|_| enabled == Some(true)) {
+                approved.retain(|name, _| !pattern.is_exact() || name != pattern.as_str());
+            }
         }
         switches.retain(|_, of_server| !of_server.is_empty());
         if switches.values().map(BTreeMap::len).sum::<usize>() > SWITCHES_MAX {
@@ -286,26 +312,122 @@ impl SetKeeper {
             details,
         );
         self.audit.decided(record).await?;
-        let (file, text) = (self.file.clone(), written(&switches));
-        let wrote = task::blocking("mcpl.switch", move || write(&file, &text)).await;
-        match wrote {
-            Ok(Ok(())) => self.witness.settle_presence(),
-            Ok(Err(why)) => return Err(NotSwitched::Disk(why)),
-            Err(broken) => return Err(NotSwitched::Disk(broken.to_string())),
-        }
+        self.write(written(&switches, &approved)).await?;
         let mut book = self.book();
         book.switches = switches;
+        if enabled == Some(true)
+            && let Some(of_server) = book.approved.get_mut(server)
+        {
+            let exact = |name: &String| {
+                patterns
+                    .iter()
+                    .any(|it| it.is_exact() && it.as_str() == name)
+            };
+            of_server.retain(|name, _| !exact(name));
+        }
         Ok(self.judge_again(&mut book))
+    }
+
+    /// What waits for approval of a server: what its sets declare now, and what was approved of them.
+    #[must_use]
+    pub(crate) fn waiting(&self, server: &ServerId) -> BTreeMap<String, (FeatureSet, FeatureSet)> {
+        let book = self.book();
+        let life = book.lives.get(server).and_then(|lives| lives.last());
+        let sets = life.iter().flat_map(|life| &life.sets.sets);
+        let waits = sets.filter_map(|(name, held)| {
+            let approved = held.approved.clone()?;
+            Some((name.clone(), (held.declared.clone(), approved)))
+        });
+        waits.collect()
+    }
+
+    /// A person decided about these declarations. What was approved is written down before it counts. Answers the
+    /// servers whose sets changed.
+    ///
+    /// # Errors
+    /// [`NotSwitched`]: then nothing has changed.
+    pub(crate) async fn decide(
+        &self,
+        server: &ServerId,
+        declared: ApprovedSets,
+        is_approved: bool,
+    ) -> Result<Vec<ServerId>, NotSwitched> {
+        let _turn = self.writing.lock().await;
+        let names: Vec<&String> = declared.keys().collect();
+        let record = event(
+            EventType::FEATURE_SETS_SWITCHED,
+            by_operator(),
+            target(server),
+            &TraceId::mint(randomness::bytes()),
+            if is_approved {
+                Outcome::Success
+            } else {
+                Outcome::Denied
+            },
+            json!({"declared_anew": names, "approved": is_approved}),
+        );
+        self.audit.decided(record).await?;
+        if !is_approved {
+            return Ok(Vec::new());
+        }
+        let (switches, mut approved) = self.stored();
+        approved
+            .entry(server.clone())
+            .or_default()
+            .extend(declared.clone());
+        self.write(written(&switches, &approved)).await?;
+        let mut book = self.book();
+        book.approved
+            .entry(server.clone())
+            .or_default()
+            .extend(declared);
+        Ok(self.judge_again(&mut book))
+    }
+
+    /// Writes down what was approved with the first declarations of enabled sets, if that changed.
+    pub(crate) async fn save(&self) {
+        if !self.book().unsaved {
+            return;
+        }
+        let _turn = self.writing.lock().await;
+        if !std::mem::take(&mut self.book().unsaved) {
+            return;
+        }
+        let (switches, approved) = self.stored();
+        if let Err(error) = self.write(written(&switches, &approved)).await {
+            self.book().unsaved = true;
+            tracing::error!(%error, "what feature sets declare is not on disk; changes while the kernel is down are not noticed");
+        }
+    }
+
+    async fn write(&self, text: String) -> Result<(), NotSwitched> {
+        let file = self.file.clone();
+        let wrote = task::blocking("mcpl.switch", move || write(&file, &text)).await;
+        match wrote {
+            Ok(Ok(())) => {
+                self.witness.settle_presence();
+                Ok(())
+            }
+            Ok(Err(why)) => Err(NotSwitched::Disk(why)),
+            Err(broken) => Err(NotSwitched::Disk(broken.to_string())),
+        }
+    }
+
+    fn stored(&self) -> StoredSets {
+        let book = self.book();
+        (book.switches.clone(), book.approved.clone())
     }
 
     fn judge_again(&self, book: &mut SetBook) -> Vec<ServerId> {
         let mut changed = Vec::new();
         let mut told = Vec::new();
-        for (server, lives) in &mut book.lives {
-            let (rules, switches) = (book.rules.servers.get(server), book.switches.get(server));
+        let mut all = std::mem::take(&mut book.lives);
+        for (server, lives) in &mut all {
             for life in lives.iter_mut() {
                 let mut sets = ServerSets::clone(&life.sets);
-                sets.judged(rules, switches);
+                book.judging(server, |rules, switches, approved| {
+                    sets.judged(rules, switches, approved);
+                });
                 if sets == *life.sets {
                     continue;
                 }
@@ -316,6 +438,7 @@ impl SetKeeper {
                 }
             }
         }
+        book.lives = all;
         self.publish(book);
         for (link, update) in told {
             tell(&link, &update);
@@ -338,8 +461,22 @@ impl SetKeeper {
 }
 
 impl SetBook {
-    fn of(&self, server: &ServerId) -> (Option<&McplServerRules>, Option<&Switches>) {
-        (self.rules.servers.get(server), self.switches.get(server))
+    /// Judges sets of a server by what the operator said, and notices what is approved with that.
+    fn judging<T>(
+        &mut self,
+        server: &ServerId,
+        judge: impl FnOnce(Option<&McplServerRules>, Option<&Switches>, &mut ApprovedSets) -> T,
+    ) -> T {
+        let before = self.approved.get(server).cloned().unwrap_or_default();
+        let mut approved = before.clone();
+        let (rules, switches) = (self.rules.servers.get(server), self.switches.get(server));
+        let judged = judge(rules, switches, &mut approved);
+        if approved != before {
+            self.unsaved = true;
+            self.approved.insert(server.clone(), approved);
+            self.approved.retain(|_, approved| !approved.is_empty());
+        }
+        judged
     }
 }
 
@@ -352,7 +489,7 @@ fn now_ms() -> u64 {
     u64::try_from(moment().since_start().as_millis()).unwrap_or(u64::MAX)
 }
 
-fn switches(text: &str) -> Result<BTreeMap<ServerId, Switches>, String> {
+fn read(text: &str) -> Result<StoredSets, String> {
     let file: SwitchFile = serde_json::from_str(text).map_err(|error| error.to_string())?;
     if file.version != FILE_VERSION {
         return Err(format!(
@@ -367,10 +504,13 @@ fn switches(text: &str) -> Result<BTreeMap<ServerId, Switches>, String> {
         });
         Ok((server, switches.collect::<Result<_, String>>()?))
     });
-    servers.collect()
+    Ok((servers.collect::<Result<_, String>>()?, file.approved))
 }
 
-fn written(switches: &BTreeMap<ServerId, Switches>) -> String {
+fn written(
+    switches: &BTreeMap<ServerId, Switches>,
+    approved: &BTreeMap<ServerId, ApprovedSets>,
+) -> String {
     let servers = switches.iter().map(|(server, switches)| {
         let switches = switches
             .iter()
@@ -380,6 +520,7 @@ fn written(switches: &BTreeMap<ServerId, Switches>) -> String {
     let file = SwitchFile {
         version: FILE_VERSION,
         servers: servers.collect(),
+        approved: approved.clone(),
     };
     serde_json::to_string_pretty(&file).expect("switches are always JSON")
 }
@@ -398,17 +539,17 @@ mod tests {
     #[test]
     fn what_was_switched_is_read_again() {
         let text = r#"{"version":1,"servers":{"memory":{"memory.*":true,"memory.secret":false}}}"#;
-        let read = switches(text).unwrap();
-        let again = switches(&written(&read)).unwrap();
-        assert_eq!(read, again);
-        assert_eq!(read[&ServerId::new("memory")].len(), 2);
+        let (switches, approved) = read(text).unwrap();
+        let again = read(&written(&switches, &approved)).unwrap();
+        assert_eq!((&switches, &approved), (&again.0, &again.1));
+        assert_eq!(switches[&ServerId::new("memory")].len(), 2);
         for bad in [
             "",
             "{}",
             r#"{"version":2,"servers":{}}"#,
             r#"{"version":1,"servers":{"a":{"b*":true}}}"#,
         ] {
-            assert!(switches(bad).is_err(), "{bad}");
+            assert!(read(bad).is_err(), "{bad}");
         }
     }
 }

@@ -24,6 +24,7 @@ use serde_json::value::RawValue;
 
 use crate::audit::{self, McplRecord};
 use crate::feature_sets::SetKeeper;
+use crate::feature_sets::approval::SetQuestions;
 use crate::scopes::{ScopeKeeper, ScopedAction};
 
 /// What happens to servers that speak MCPL.
@@ -65,6 +66,7 @@ pub struct McplNoun {
 pub struct McplHost {
     sets: SetKeeper,
     scopes: ScopeKeeper,
+    questions: SetQuestions,
     audit: AuditHandle,
     nouns: OnceLock<Vec<McplNoun>>,
 }
@@ -76,6 +78,7 @@ impl McplHost {
         Arc::new(Self {
             sets,
             scopes,
+            questions: SetQuestions::default(),
             audit,
             nouns: OnceLock::new(),
         })
@@ -172,14 +175,19 @@ impl McplHost {
     }
 
     /// The configuration says something else.
-    pub fn configure(&self, rules: McplRules) {
+    pub fn configure(self: &Arc<Self>, rules: McplRules) {
         for server in self.sets.configure(rules) {
             self.happened(&HostEvent::SetsChanged(server));
         }
     }
 
-    /// Tells all nouns.
-    pub fn happened(&self, event: &HostEvent) {
+    /// Tells all nouns, and asks about sets that declare more than was approved.
+    pub fn happened(self: &Arc<Self>, event: &HostEvent) {
+        let (HostEvent::Met(server) | HostEvent::Gone(server) | HostEvent::SetsChanged(server)) =
+            event;
+        self.questions.review(self, self.scopes.approvals(), server);
+        let host = self.clone();
+        task::detached("mcpl.sets.save", async move { host.sets.save().await });
         for noun in self.nouns.get().into_iter().flatten() {
             noun.hears.send(event.clone());
         }
@@ -231,7 +239,7 @@ impl McplHost {
         }
     }
 
-    fn sets_changed(&self, said: &FromMcplServer) {
+    fn sets_changed(self: &Arc<Self>, said: &FromMcplServer) {
         let (server, link) = (&said.server, said.link);
         if self.sets.changed(server, link, &said.message.params) {
             let record = McplRecord::of_server(server, Changed::METHOD);

@@ -114,6 +114,11 @@ impl ScopeKeeper {
         }
     }
 
+    /// Where people are asked.
+    pub(crate) fn approvals(&self) -> &ApprovalsHandle {
+        &self.approvals
+    }
+
     /// What the lists and earlier answers say; `None` where a person has to be asked.
     #[must_use]
     pub fn known(&self, action: &ScopedAction, rules: &ScopeRules) -> Option<DecidedScope> {

@@ -8,13 +8,19 @@ use mgp_protocol::mcpl::feature_sets::{Capability, FeatureSet, SETS_MAX, ScopePa
 use mgp_protocol::mcpl::negotiation::Abilities;
 use mgp_protocol::mcpl::{McplError, ServerCapabilities};
 
-use crate::policy::{McplServerRules, SetReason, Switches, is_enabled};
+use crate::policy::{
+    ApprovedSets, McplServerRules, SetReason, Switches, bounded, exceeds, is_enabled,
+};
 use crate::scopes::ScopeRules;
 
 /// Changes of its sets that a server may tell in a row; each is read, published and answered.
 pub const CHANGES_MAX: u32 = 32;
 /// How often it may tell one more, in milliseconds.
 pub const CHANGE_EVERY_MS: u64 = 1000;
+
+/// Approved declarations of one server, those of sets that it does not declare now among them. A set beyond is not
+/// enabled.
+pub const APPROVED_MAX: usize = 4 * SETS_MAX;
 
 /// How many changes of its sets a server may tell still.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,8 +72,12 @@ pub struct ServerSets {
 /// A set that a server declared, and what was decided about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldSet {
-    /// As declared.
+    /// As it counts.
     pub set: FeatureSet,
+    /// As declared.
+    pub declared: FeatureSet,
+    /// The declaration that was approved, where the server declares more now, which waits for approval.
+    pub approved: Option<FeatureSet>,
     /// Whether it is enabled.
     pub enabled: bool,
     /// Who says so.
@@ -98,6 +108,7 @@ impl ServerSets {
         said: &ServerCapabilities,
         rules: Option<&McplServerRules>,
         switches: Option<&Switches>,
+        approved: &mut ApprovedSets,
     ) -> Self {
         let mut sets = Self {
             abilities: said.abilities,
@@ -107,13 +118,15 @@ impl ServerSets {
         for (name, set) in &said.sets.sets {
             sets.insert(name.clone(), set.clone());
         }
-        sets.judged(rules, switches);
+        sets.judged(rules, switches, approved);
         sets
     }
 
     fn insert(&mut self, name: String, set: FeatureSet) {
         let held = HeldSet {
-            set,
+            set: set.clone(),
+            declared: set,
+            approved: None,
             enabled: false,
             reason: SetReason::Default,
             scope: ScopeRules::default(),
@@ -121,11 +134,36 @@ impl ServerSets {
         self.sets.insert(name, held);
     }
 
-    /// Decides anew which sets are enabled.
-    pub fn judged(&mut self, rules: Option<&McplServerRules>, switches: Option<&Switches>) {
+    /// Decides anew which sets are enabled, and what counts of them. The first declaration of one that is enabled is
+    /// approved with that; whoever disables a set takes this back.
+    pub fn judged(
+        &mut self,
+        rules: Option<&McplServerRules>,
+        switches: Option<&Switches>,
+        approved: &mut ApprovedSets,
+    ) {
         for (name, held) in &mut self.sets {
+            let known = approved.get(name);
+            held.set = known.map_or_else(
+                || held.declared.clone(),
+                |known| bounded(&held.declared, known),
+            );
+            held.approved = known
+                .filter(|known| exceeds(&held.declared, known))
+                .cloned();
             (held.enabled, held.reason) = is_enabled(name, &held.set, rules, switches);
+            if held.enabled && known.is_none() && approved.len() < APPROVED_MAX {
+                approved.insert(name.clone(), held.declared.clone());
+            } else if held.enabled && known.is_none() {
+                held.enabled = false;
+            } else if !held.enabled && held.reason != SetReason::Default {
+                approved.remove(name);
+                held.approved = None;
+                held.set = held.declared.clone();
+            }
             let scope = rules.and_then(|rules| rules.scopes.get(name));
+            // What the operator wrote of its scopes holds, whatever the server says of them.
+            held.set.scoped |= scope.is_some();
             held.scope = scope.cloned().unwrap_or_default();
         }
         self.tools = rules.map(|rules| rules.tools.clone()).unwrap_or_default();

@@ -101,6 +101,62 @@ pub fn by_default(set: &FeatureSet) -> bool {
     only_tools && !set.uses.is_empty()
 }
 
+/// The declarations of sets that were approved, by name: as they were when the set was first enabled, or as a person
+/// approved them since.
+pub type ApprovedSets = BTreeMap<String, FeatureSet>;
+
+/// What counts of a declaration until it is approved: nothing that the approved one did not say, and scopes where either
+/// of the two has them.
+#[must_use]
+pub fn bounded(declared: &FeatureSet, approved: &FeatureSet) -> FeatureSet {
+    FeatureSet {
+        description: approved.description.clone(),
+        uses: declared
+            .uses
+            .intersection(&approved.uses)
+            .copied()
+            .collect(),
+        scoped: declared.scoped || approved.scoped,
+        rollback: declared.rollback && approved.rollback,
+    }
+}
+
+/// Whether a declaration says more than the approved one, or something else to whoever reads it. One that only uses less
+/// counts as it is.
+#[must_use]
+pub fn exceeds(declared: &FeatureSet, approved: &FeatureSet) -> bool {
+    declared.description != approved.description
+        || !declared.uses.is_subset(&approved.uses)
+        || (approved.scoped && !declared.scoped)
+        || (declared.rollback && !approved.rollback)
+}
+
+/// Longest description that is shown, in characters.
+const SHOWN: usize = 160;
+
+/// What changed of a set, old against new, for people.
+#[must_use]
+pub fn difference(name: &str, approved: &FeatureSet, declared: &FeatureSet) -> Vec<String> {
+    let uses = |set: &FeatureSet| {
+        let uses = set.uses.iter().map(ToString::to_string);
+        uses.collect::<Vec<_>>().join(", ")
+    };
+    let description = |set: &FeatureSet| set.description.chars().take(SHOWN).collect();
+    let yes = |it: bool| if it { "yes" } else { "no" }.to_owned();
+    let all: [(&str, String, String); 4] = [
+        ("uses", uses(approved), uses(declared)),
+        ("scoped", yes(approved.scoped), yes(declared.scoped)),
+        ("rollback", yes(approved.rollback), yes(declared.rollback)),
+        ("description", description(approved), description(declared)),
+    ];
+    let mut lines = vec![format!("{name}:")];
+    for (what, was, is) in all.into_iter().filter(|(_, was, is)| was != is) {
+        lines.push(format!("  {what} was: {was}"));
+        lines.push(format!("  {what} is:  {is}"));
+    }
+    lines
+}
+
 /// Whether a set is enabled, and who says so. The most exact word counts; of two that are as exact that of the
 /// command line, which is the later one; of these the no.
 #[must_use]

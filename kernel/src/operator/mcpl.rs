@@ -164,6 +164,7 @@ fn listed(name: &str, held: &HeldSet) -> ListedFeatureSet {
         rollback: held.set.rollback,
         enabled: held.enabled,
         by: held.reason.told(),
+        waits: held.approved.is_some(),
         label: held.scope.label.as_ref().map(LabelTemplate::to_string),
         whitelist: patterns.whitelist,
         blacklist: patterns.blacklist,

@@ -1,6 +1,6 @@
 //! Feature sets (MCPL §6).
 
-use mgp_tests::harness::{DEADLINE, Kernel};
+use mgp_tests::harness::{DEADLINE, Kernel, wait_until};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
@@ -215,4 +215,46 @@ async fn an_agent_that_is_a_host_only_narrows() {
         "{refused}"
     );
     host.leave().await;
+}
+
+/// An enabled set is what was approved: what its server declares more waits for a person, also over a restart, and counts
+/// only then.
+#[tokio::test]
+async fn an_enabled_set_grows_only_by_approval() {
+    let declared = |uses: Value| {
+        json!({"version": "0.4", "pushEvents": true, "contextHooks": {"beforeInference": true},
+            "featureSets": {"ci.alerts": {"description": "tells that a build failed", "uses": uses}}})
+    };
+    let config = |uses| {
+        let entry = server(&declared(uses)).entry("ci");
+        format!("{entry}[mcpl.servers.ci]\nenable = [\"ci.alerts\"]\n")
+    };
+    let grown = || config(json!(["pushEvents", "contextHooks.beforeInference"]));
+    let mut kernel = Kernel::start(&config(json!(["pushEvents"]))).await;
+    kernel.connected(&["ci"]).await;
+    let uses = async |kernel: &Kernel| {
+        let listed = kernel.mgp_json(&["mcpl", "sets", "list"]).await;
+        listed["servers"][0]["sets"][0]["uses"].clone()
+    };
+    for restarts in [false, true] {
+        match restarts {
+            false => kernel.rewrite(&grown()),
+            true => kernel = Kernel::again(kernel.end(Signal::SIGTERM, DEADLINE).await).await,
+        }
+        wait_until("the change waits", DEADLINE, async || {
+            let pending = kernel.mgp_json(&["pending"]).await.to_string();
+            pending.contains("uses is:  pushEvents, contextHooks.beforeInference")
+                || pending.contains("uses is:  contextHooks.beforeInference, pushEvents")
+        })
+        .await;
+        assert_eq!(uses(&kernel).await, json!(["pushEvents"]));
+    }
+    let pending = kernel.mgp_json(&["pending"]).await;
+    let id = pending["pending"][0]["id"].as_str().unwrap().to_owned();
+    kernel.mgp_json(&["approve", &id]).await;
+    wait_until("it counts", DEADLINE, async || {
+        uses(&kernel).await.as_array().unwrap().len() == 2
+    })
+    .await;
+    assert_eq!(kernel.mgp_json(&["pending"]).await["pending"], json!([]));
 }

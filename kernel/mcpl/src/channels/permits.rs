@@ -55,6 +55,8 @@ pub fn wanted(agent: &AgentSets, server: &ServerId, set: &str, channel: &str) ->
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
     use mgp_protocol::mcpl::ServerCapabilities;
     use mgp_protocol::mcpl::feature_sets::DeclaredSets;
@@ -81,7 +83,7 @@ mod tests {
             enable: vec![SetPattern::parse("*").unwrap()],
             ..McplServerRules::default()
         };
-        let sets = ServerSets::new(&said, Some(&rules), None);
+        let sets = ServerSets::new(&said, Some(&rules), None, &mut BTreeMap::new());
         let observes = |channel| permitted(&sets, Capability::ChannelsObserve, channel);
         let publishes = |channel| permitted(&sets, Capability::ChannelsPublish, channel);
         assert_eq!(publishes("a"), Some("channels.publish"));
@@ -90,7 +92,7 @@ mod tests {
         assert_eq!(observes("a"), Some("channels.observe"));
         let mut without = rules.clone();
         without.disable = vec![SetPattern::parse("channels.thinking").unwrap()];
-        let sets = ServerSets::new(&said, Some(&without), None);
+        let sets = ServerSets::new(&said, Some(&without), None, &mut BTreeMap::new());
         assert_eq!(
             permitted(&sets, Capability::ChannelsObserve, THINKING),
             None
@@ -99,7 +101,7 @@ mod tests {
             enable: vec![SetPattern::parse("channels.thinking").unwrap()],
             ..McplServerRules::default()
         };
-        let sets = ServerSets::new(&said, Some(&only), None);
+        let sets = ServerSets::new(&said, Some(&only), None, &mut BTreeMap::new());
         assert_eq!(permitted(&sets, Capability::ChannelsObserve, "a"), None);
     }
 }

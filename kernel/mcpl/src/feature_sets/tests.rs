@@ -34,7 +34,7 @@ fn enabling(patterns: &[&str]) -> McplServerRules {
 #[test]
 fn a_set_is_admitted_to_what_it_uses_and_no_more() {
     let rules = enabling(&["memory.proactive", "memory.extraction"]);
-    let sets = ServerSets::new(&said(MEMORY), Some(&rules), None);
+    let sets = ServerSets::new(&said(MEMORY), Some(&rules), None, &mut BTreeMap::new());
     assert!(
         sets.admits("memory.proactive", Capability::PushEvents)
             .is_ok()
@@ -92,7 +92,7 @@ fn an_update_names_every_set_once() {
         r#"{},"files.edit":{{"description":"f","uses":["tools"],"scoped":true}},"other":{{"description":"o","uses":["pushEvents"]}}}}"#,
         MEMORY.trim_end_matches('}').to_owned() + "}"
     );
-    let sets = ServerSets::new(&said(&sets), Some(&rules), None);
+    let sets = ServerSets::new(&said(&sets), Some(&rules), None, &mut BTreeMap::new());
     let update = serde_json::to_string(&sets.update()).unwrap();
     assert_eq!(
         update,
@@ -104,12 +104,12 @@ fn an_update_names_every_set_once() {
 #[test]
 fn changes_follow_the_policy() {
     let rules = enabling(&["memory.semantic"]);
-    let mut sets = ServerSets::new(&said(MEMORY), Some(&rules), None);
+    let mut sets = ServerSets::new(&said(MEMORY), Some(&rules), None, &mut BTreeMap::new());
     let added = DeclaredSets::read(
         r#"{"memory.semantic":{"description":"s","uses":["contextHooks.beforeInference"]},"memory.other":{"description":"s","uses":["contextHooks.beforeInference"]}}"#,
     );
     let left_out = sets.change(added.sets, ["memory.proactive", "never"].into_iter());
-    sets.judged(Some(&rules), None);
+    sets.judged(Some(&rules), None, &mut BTreeMap::new());
     assert!(left_out.is_empty());
     assert!(
         sets.admits("memory.semantic", Capability::BeforeInference)
@@ -153,7 +153,7 @@ fn changes_are_bounded_in_time() {
 #[test]
 fn a_tool_belongs_to_the_set_that_is_meant() {
     let scoped = r#"{"files.edit":{"description":"f","uses":["tools"],"scoped":true}}"#;
-    let one = ServerSets::new(&said(scoped), None, None);
+    let one = ServerSets::new(&said(scoped), None, None, &mut BTreeMap::new());
     assert!(matches!(
         one.set_of_tool("edit", None),
         SetOfTool::One("files.edit", _)
@@ -165,7 +165,7 @@ fn a_tool_belongs_to_the_set_that_is_meant() {
     let two = r#"{"files.edit":{"description":"f","uses":["tools"],"scoped":true},"files.read":{"description":"f","uses":["tools"]}}"#;
     let mut rules = McplServerRules::default();
     rules.tools.insert("edit".into(), "files.edit".into());
-    let two = ServerSets::new(&said(two), Some(&rules), None);
+    let two = ServerSets::new(&said(two), Some(&rules), None, &mut BTreeMap::new());
     assert!(matches!(
         two.set_of_tool("edit", Some("files.read")),
         SetOfTool::One("files.edit", _)
@@ -179,14 +179,14 @@ fn a_tool_belongs_to_the_set_that_is_meant() {
         SetOfTool::Unclear(vec!["files.edit"])
     );
     assert_eq!(
-        ServerSets::new(&said(MEMORY), None, None).set_of_tool("x", None),
+        ServerSets::new(&said(MEMORY), None, None, &mut BTreeMap::new()).set_of_tool("x", None),
         SetOfTool::None
     );
     let off = McplServerRules {
         disable: vec![SetPattern::parse("*").unwrap()],
         ..McplServerRules::default()
     };
-    let off = ServerSets::new(&said(scoped), Some(&off), None);
+    let off = ServerSets::new(&said(scoped), Some(&off), None, &mut BTreeMap::new());
     assert_eq!(
         off.set_of_tool("edit", None),
         SetOfTool::Disabled("files.edit")
@@ -206,4 +206,80 @@ fn an_agent_says_what_it_wants() {
     let back: Update = serde_json::from_str(r#"{"enabled":["mem.memory.b"]}"#).unwrap();
     wants.update(&back, known.iter().copied());
     assert!(wants.wants("mem.memory.b"));
+}
+
+/// What a server declares of a set counts as far as it was approved; what it uses less is less.
+#[test]
+fn an_enabled_set_grows_only_by_approval() {
+    let set = |uses: &[Capability], scoped: bool| FeatureSet {
+        description: "d".into(),
+        uses: uses.iter().copied().collect(),
+        scoped,
+        rollback: false,
+    };
+    let rules = enabling(&["a"]);
+    let mut approved = ApprovedSets::new();
+    let mut sets = ServerSets::new(&said("{}"), Some(&rules), None, &mut approved);
+    let mut declare = |declared: FeatureSet, rules: &McplServerRules, approved: &mut _| {
+        sets.change(
+            [("a".to_owned(), declared)].into(),
+            std::iter::empty::<&str>(),
+        );
+        sets.judged(Some(rules), None, approved);
+        sets.sets["a"].clone()
+    };
+    let push = [Capability::PushEvents];
+    let both = [Capability::PushEvents, Capability::BeforeInference];
+    let first = declare(set(&push, true), &rules, &mut approved);
+    assert!(first.enabled && first.approved.is_none());
+    for grown in [
+        set(&both, true),
+        set(&push, false),
+        FeatureSet {
+            description: "e".into(),
+            ..set(&push, true)
+        },
+        FeatureSet {
+            rollback: true,
+            ..set(&push, true)
+        },
+    ] {
+        let held = declare(grown, &rules, &mut approved);
+        assert_eq!(held.approved, Some(set(&push, true)));
+        assert_eq!((held.enabled, &held.set), (true, &set(&push, true)));
+    }
+    let less = declare(set(&[], true), &rules, &mut approved);
+    assert!(less.set.uses.is_empty() && less.approved.is_none());
+    // Of another use it keeps nothing, and what was approved is not forgotten for it.
+    let other = declare(
+        set(&[Capability::Tools], false),
+        &McplServerRules::default(),
+        &mut approved,
+    );
+    assert!(!other.enabled && other.approved.is_some());
+    assert!(
+        declare(set(&both, true), &rules, &mut approved)
+            .set
+            .uses
+            .len()
+            == 1
+    );
+    // Whoever disables it and enables it again has read it anew.
+    let off = McplServerRules {
+        disable: vec![SetPattern::parse("a").unwrap()],
+        ..McplServerRules::default()
+    };
+    assert!(!declare(set(&both, true), &off, &mut approved).enabled);
+    let again = declare(set(&both, true), &rules, &mut approved);
+    assert_eq!((again.set, again.approved), (set(&both, true), None));
+}
+
+/// What the operator wrote of the scopes of a set holds, whatever its server says of them.
+#[test]
+fn configured_scopes_hold_for_a_set_that_declares_none() {
+    let mut rules = enabling(&["a"]);
+    rules.scopes.insert("a".into(), ScopeRules::default());
+    let sets = said(r#"{"a":{"description":"d","uses":["tools"]}}"#);
+    let sets = ServerSets::new(&sets, Some(&rules), None, &mut BTreeMap::new());
+    assert!(sets.sets["a"].set.scoped);
 }

@@ -77,6 +77,9 @@ pub struct ListedFeatureSet {
     pub enabled: bool,
     /// Who says so, in words.
     pub by: String,
+    /// Its server declares more of it than was approved, which waits in `mgp pending`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub waits: bool,
     /// How the scope of a call is made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,

@@ -40,7 +40,7 @@ fn list(context: &CliContext) -> Result<(), Failure> {
                     one_line(&server.server, WIDTH),
                     one_line(&set.set, WIDTH),
                     if set.enabled { "yes" } else { "no" }.to_owned(),
-                    one_line(&set.by, WIDTH),
+                    one_line(&decided(set), WIDTH),
                     one_line(&used(set), WIDTH),
                     one_line(&set.description, WIDTH),
                 ]);
@@ -50,6 +50,14 @@ fn list(context: &CliContext) -> Result<(), Failure> {
         unknown.iter().for_each(|unknown| report(plain(unknown)));
         Ok(())
     })
+}
+
+/// Who says whether it is enabled, and that it declares more than was approved.
+fn decided(set: &ListedFeatureSet) -> String {
+    match set.waits {
+        true => format!("{}; declares more now: mgp pending", set.by),
+        false => set.by.clone(),
+    }
 }
 
 /// What a set uses, and that it has scopes or can be rolled back.
