@@ -97,6 +97,7 @@ async fn a_kernel_is_backed_up_while_it_works_and_restored_elsewhere() {
     let whole = fs::read(&made[0]).unwrap();
     fs::write(&made[0], &whole[..whole.len() / 2]).unwrap();
     let folder = TempDir::new().unwrap();
+    fs::write(folder.path().join("mgp.toml"), &config).unwrap();
     let (done, told) = restore(Path::new(&made[0]), folder.path()).await;
     assert!(!done && told.contains("nothing was restored"), "{told}");
     assert!(!folder.path().join("data").exists());
