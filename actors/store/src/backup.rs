@@ -46,10 +46,9 @@ const FIRST: [&str; 5] = [
     "cluster/logs/owed",
 ];
 /// What is made again, or is of one run of a kernel.
-const LEFT_OUT: [&str; 16] = [
+const LEFT_OUT: [&str; 15] = [
     CONFIGURATION,
     "audit/closed",
-    "cluster/addresses.json",
     "cluster/index",
     "console.html",
     "kernel.json",

@@ -115,7 +115,7 @@ fn a_backup_that_is_damaged_restores_nothing() {
     let file = back_up_of(&dir);
     let whole = fs::read(&file).unwrap();
     let place = dir.path().join("again");
-    let mut refused = |bytes: &[u8]| {
+    let refused = |bytes: &[u8]| {
         fs::write(&file, bytes).unwrap();
         let why = restore(&file, &place).unwrap_err().to_string();
         assert!(why.contains("is damaged"), "{why}");
