@@ -4,6 +4,7 @@
 pub mod atomic_file;
 pub mod audit;
 mod background;
+pub mod backup;
 pub mod journal;
 pub mod removal;
 pub mod secrets;

@@ -44,8 +44,8 @@ pub use tools::state::{State, StateLog, StateRollback};
 pub use tools::{Call, Find, ListTools, Tools};
 pub use trust::{Trust, Untrust};
 pub use up::{
-    Accept, Complete, CompletionShell, Completions, Doctor, LogLineFormat, OpenConsole, Service,
-    ServiceInstall, Stdio, Top, Up,
+    Accept, Backup, Complete, CompletionShell, Completions, Doctor, LogLineFormat, OpenConsole,
+    Restore, Service, ServiceInstall, Stdio, Top, Up,
 };
 
 const EXIT_CODES: &str = "\
@@ -144,6 +144,10 @@ pub enum Command {
     Doctor(Doctor),
     /// Accept a missing or shortened file of the data folder as it is, while no kernel runs.
     Accept(Accept),
+    /// Back up the data folder and configuration to one file, also while the kernel runs.
+    Backup(Backup),
+    /// Restore a data folder from a backup.
+    Restore(Restore),
     /// Look after the servers.
     #[command(subcommand)]
     Servers(Servers),

@@ -53,6 +53,8 @@ pub(super) fn run(context: &CliContext, command: Command) -> Result<(), Failure>
         Command::Doctor(typed) => status::doctor::doctor(context, &typed),
         Command::Service(typed) => up::service::run(context, &typed),
         Command::Accept(typed) => up::accept(context, &typed),
+        Command::Backup(typed) => up::backup::back_up(context, &typed),
+        Command::Restore(typed) => up::backup::restore(context, &typed),
         Command::Servers(typed) => servers::run(context, typed),
         Command::Connect(typed) => servers::connect::connect(context, &typed),
         Command::Export(typed) => servers::export::export(context, &typed),

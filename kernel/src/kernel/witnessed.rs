@@ -8,6 +8,7 @@ use mgp_cluster::replication;
 use mgp_mcpl::push::{JOURNAL as PUSHES, KeptPushes};
 use mgp_policy::access::Books;
 use mgp_store::audit::Folder;
+use mgp_store::backup::{RESTORED, RESTORED_LOGS};
 use mgp_store::witnesses::{OpenedWitnesses, WITNESS_FILES, Witnesses};
 use mgp_tools::registrar::Registrations;
 
@@ -17,13 +18,14 @@ use crate::cluster::{LAN, LOGS, SHARES, logs_folder};
 /// The witnesses of the ends of the cluster's logs begin so: they are accepted together with the file.
 const LOGS_TIPS: &str = "cluster/logs/tip ";
 /// The files with a witness of their own that are journals.
-const JOURNALS: [&str; 6] = [
+const JOURNALS: [&str; 7] = [
     GRANTS,
     REGISTERED,
     PUSHES,
     LOGS,
     "cluster/logs/owed",
     "cluster/logs/twice",
+    RESTORED_LOGS,
 ];
 
 /// What is noticed of a file.
@@ -205,6 +207,11 @@ pub(super) fn open(data_dir: &Path) -> Result<FoundWitnesses, String> {
     let mut notes: Vec<String> = accepted
         .map(|name| format!("the operator accepted {name} as it is"))
         .collect();
+    let restored = witnesses.witness(RESTORED);
+    if let Some(from) = restored.contents().and_then(|it| it.settled) {
+        notes.push(format!("this folder was {from}"));
+        restored.forget().map_err(|e| e.to_string())?;
+    }
     if is_new && was_used {
         notes.push(format!(
             "the files of this folder have no witness yet: what they hold now is taken as it is, and recorded in {} and {}",

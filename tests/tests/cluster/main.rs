@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod backups;
 mod calls;
 mod clocks;
 mod joining;

@@ -1,5 +1,6 @@
 //! The kernel's own end, and a second one beside it.
 
+mod backups;
 mod ending;
 mod files;
 mod growth;

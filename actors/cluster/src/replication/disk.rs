@@ -15,6 +15,7 @@ use mgp_protocol::ids::NodeId;
 use mgp_runtime::mailbox::Mailbox;
 use mgp_runtime::task::{self, SupervisedTask, TaskBroken};
 use mgp_store::audit::{AuditHandle, NotWritten, state_damaged};
+use mgp_store::backup::{RESTORED, RESTORED_LOGS};
 use mgp_store::journal::{Journal, NotAppended, OpenedJournal, UnusableJournal};
 use mgp_store::witnesses::Witness;
 use serde::{Deserialize, Serialize};
@@ -73,6 +74,8 @@ pub(super) struct OpenedLogs {
     pub(super) tips: Vec<(NodeId, LogTip)>,
     /// What is lost that no other node has: in words.
     pub(super) lost: Vec<String>,
+    /// The folder was restored from the backup of then, and other nodes have not confirmed the log since.
+    pub(super) restored: Option<String>,
 }
 
 /// What was found of the logs.
@@ -269,6 +272,10 @@ fn read(folder: &Path, witness: &Witness) -> Result<Option<OpenedLogs>, Unusable
         cut,
         tips: witnessed_tips(witness),
         lost,
+        restored: witness
+            .sibling(RESTORED_LOGS)
+            .contents()
+            .and_then(|it| it.settled),
     }))
 }
 
@@ -356,6 +363,7 @@ impl OpenedLogs {
             journals,
             cut: Vec::new(),
             lost: Vec::new(),
+            restored: None,
         }
     }
 
@@ -388,7 +396,7 @@ impl LogJournals {
             if before.is_none_or(|it| it.settled != Some(cluster)) {
                 forget(&witness)?;
             }
-            for (name, _) in [OWED, TWICE] {
+            for name in [OWED.0, TWICE.0, RESTORED] {
                 let other = witness.sibling(format!("{WITNESS}{name}"));
                 other.forget().map_err(not_forgotten)?;
             }

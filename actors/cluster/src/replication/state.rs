@@ -27,6 +27,7 @@ use mgp_runtime::randomness;
 use mgp_runtime::task::{self, SupervisedTask};
 use mgp_runtime::time::unix_ms;
 use mgp_store::audit::{AuditHandle, state_damaged};
+use mgp_store::backup::RESTORED_LOGS;
 use mgp_store::witnesses::Witness;
 use mgp_sync::snapshot::Snapshot;
 use tokio::sync::{oneshot, watch};
@@ -69,6 +70,8 @@ pub(super) struct ClusterStay {
     rules: Arc<ForeignRules>,
     /// What is lost that no other node has: in words.
     lost: Vec<String>,
+    /// The time of the backup that this node was restored from, until its log is confirmed.
+    restored: Option<String>,
 }
 
 /// The state of the actor.
@@ -171,6 +174,9 @@ impl ReplicationState {
             true => journals.witness_cluster(&owner),
             false => replica.close(),
         }
+        if found.restored.is_some() {
+            replica.declare_restored();
+        }
         let rules = foreign_rules(&replica, &self.known, unix_ms(), (self.clock)());
         let rules = Arc::new(rules);
         drop(self.access.set_foreign(Some(rules.clone())));
@@ -188,6 +194,7 @@ impl ReplicationState {
             followed: Vec::new(),
             rules,
             lost: found.lost,
+            restored: found.restored,
         });
         self.missing = None;
         self.witness_tips();
@@ -305,6 +312,7 @@ impl ReplicationState {
         if before.shortened.is_some() && next.shortened.is_none() {
             tracing::info!("the logs of the cluster lack nothing any more of what they held");
         }
+        self.end_restore();
         if let Some(stay) = &self.stay {
             let replica = &stay.replica;
             let grants = replica.logs().grants();
@@ -409,6 +417,22 @@ impl ReplicationState {
             .witness(whole.map(|(node, head)| (*node, head.tip)).collect());
     }
 
+    /// The log of a restored node is confirmed: the next start needs no more than any other.
+    fn end_restore(&mut self) {
+        let Some(stay) = &mut self.stay else { return };
+        if stay.replica.is_unconfirmed_restore() || stay.restored.take().is_none() {
+            return;
+        }
+        tracing::info!("every other node has confirmed the log of this restored one");
+        let record = self.witness.sibling(RESTORED_LOGS);
+        let forget = task::blocking("replication.restored", move || record.forget());
+        task::detached("replication.restored", async move {
+            if let Ok(Err(error)) = forget.await {
+                tracing::warn!(%error, "the record of the restore stays until the next start");
+            }
+        });
+    }
+
     /// What the logs lack that they held, and what to do: in words.
     fn shortened(&self) -> Option<Arc<str>> {
         let Some(stay) = self.stay.as_ref() else {
@@ -428,7 +452,14 @@ impl ReplicationState {
                 lacking.join(", ")
             )
         });
-        let all: Vec<String> = lacking.into_iter().chain(stay.lost.clone()).collect();
+        let unconfirmed = stay.replica.is_unconfirmed_restore();
+        let restored = stay.restored.as_ref().filter(|_| unconfirmed).map(|at| {
+            format!(
+                "this node was restored from a backup of {at}, and does not know what happened later: agents of other nodes may do nothing here and it signs nothing, until every other node has confirmed its log; cut nodes that are gone for good on another node, or run `mgp down`, then `mgp accept {RESTORED_LOGS}`"
+            )
+        });
+        let all = lacking.into_iter().chain(stay.lost.clone());
+        let all: Vec<String> = all.chain(restored).collect();
         (!all.is_empty()).then(|| all.join("; ").into())
     }
 

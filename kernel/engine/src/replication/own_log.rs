@@ -33,6 +33,8 @@ pub struct OwedRevoke {
 #[derive(Clone, Debug, Default, Hash)]
 pub struct OwnLog {
     confirmed: bool,
+    /// The disk was restored from a backup: one node alone may hold what came after it, so each must confirm.
+    needs_all: bool,
     equal: BTreeSet<NodeId>,
     /// Who said to know more of it, and since when.
     claims: BTreeMap<NodeId, MonotonicTime>,
@@ -48,6 +50,12 @@ impl OwnLog {
             owed,
             ..Self::default()
         }
+    }
+
+    /// From now on, every other node must confirm this log.
+    pub fn require_all(&mut self) {
+        self.needs_all = true;
+        self.confirmed = false;
     }
 
     /// A node has told what it has of this log; `knows` is true when all of that is known here. Only an equal
@@ -85,15 +93,26 @@ impl OwnLog {
         self.confirmed && self.claims.is_empty()
     }
 
-    /// Judges anew. `others` are in the cluster now. Half of them must have confirmed; a node that is alone
-    /// needs nobody. Who says to know more and does not send it within a lease is not waited for.
+    /// Judges anew. `others` are in the cluster now. Half of them must have confirmed, of a restored node
+    /// all; a node that is alone needs nobody. Who says to know more and does not send it within a lease is not waited for.
     pub fn judge(&mut self, others: &BTreeSet<NodeId>, now: MonotonicTime, lease: Duration) {
         self.claims
             .retain(|by, since| others.contains(by) && now.since(*since) < lease);
         let equal = self.equal.intersection(others).count();
-        if self.claims.is_empty() && equal * 2 >= others.len() && (equal > 0 || others.is_empty()) {
+        let needed = match self.needs_all {
+            true => others.len(),
+            false => others.len().div_ceil(2),
+        };
+        if self.claims.is_empty() && equal >= needed {
             self.confirmed = true;
+            self.needs_all = false;
         }
+    }
+
+    /// True after a restore until every other node has confirmed this log.
+    #[must_use]
+    pub fn needs_all(&self) -> bool {
+        self.needs_all
     }
 
     /// True when the node may sign.

@@ -213,10 +213,22 @@ impl Replica {
         self.is_closed = true;
     }
 
+    /// The disk of this node was restored from a backup: until every other node has confirmed its log, agents of other
+    /// nodes may do nothing here, and this node signs nothing.
+    pub fn declare_restored(&mut self) {
+        self.own.require_all();
+    }
+
+    /// True while that is so.
+    #[must_use]
+    pub fn is_unconfirmed_restore(&self) -> bool {
+        self.own.needs_all()
+    }
+
     /// True while this node lacks something that it had.
     #[must_use]
     pub fn is_shortened(&self) -> bool {
-        self.is_closed || !self.held_before.is_empty()
+        self.is_closed || self.is_unconfirmed_restore() || !self.held_before.is_empty()
     }
 
     /// The logs that lack something that this node had of them.

@@ -6,6 +6,8 @@ mod doctor;
 mod service;
 mod top;
 
+use std::path::PathBuf;
+
 use clap::{Args, ValueEnum};
 
 pub use completions::{Complete, CompletionShell, Completions};
@@ -57,6 +59,42 @@ pub struct Accept {
     /// The file, by its name in the data folder.
     #[arg(value_name = "FILE")]
     pub file: String,
+}
+
+/// `mgp backup`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Copies the data folder: keys, grants, the logs of the cluster, the audit log, what is shared and registered.
+mgp.toml is copied, too. Left out is what is made again (views, the index of tools), the folders of sandboxed
+servers, and named secrets.
+The file has the node's key in it: whoever reads it can be this node.
+
+Examples:
+  mgp backup /backup/nas.tar
+  mgp restore /backup/nas.tar --data-dir /srv/mgp")]
+pub struct Backup {
+    /// The new file; only its owner can read it.
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Write the file anew if there is one.
+    #[arg(long)]
+    pub force: bool,
+}
+
+/// `mgp restore`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The data folder is the usual one, or that of --data-dir. It must be empty, or not be there yet.
+The node that was backed up must not run any more: two of them are one key in two places, and are cut off.
+In a cluster, agents of other nodes may do nothing here until every other node has confirmed this one's log.
+
+Examples:
+  mgp restore /backup/nas.tar
+  mgp restore /backup/nas.tar --data-dir /srv/mgp")]
+pub struct Restore {
+    /// The file of `mgp backup`.
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
 }
 
 /// `mgp stdio`.

@@ -1,5 +1,6 @@
 //! `mgp up`, `mgp down` and `mgp demo`: starts and stops the kernel, and prints how it is reached.
 
+pub(super) mod backup;
 pub(super) mod service;
 
 use std::env;

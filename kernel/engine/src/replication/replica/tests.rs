@@ -352,6 +352,46 @@ fn a_log_that_lacks_what_its_disk_held_lets_nobody_in_until_it_is_refilled() {
     assert_eq!(alone.propose(0, allow(2)), Err(NotProposed::NotConfirmed));
 }
 
+/// Of two other nodes the one that holds more is away: the other one's equal log confirms nothing after a restore.
+#[test]
+fn a_restored_node_signs_nothing_until_every_other_node_confirmed_its_log() {
+    let mut scene = Scene::new(3);
+    scene.propose(2, allow(1)).unwrap();
+    let copy = scene.disks[&2].clone();
+    scene.apart.insert(1);
+    scene.propose(2, revoke(1)).unwrap();
+    scene.disks.insert(2, copy);
+    scene.apart.clear();
+    scene.apart.insert(0);
+    scene.start(2);
+    scene.nodes.get_mut(&2).unwrap().declare_restored();
+    scene.pass(11);
+    assert_eq!(scene.propose(2, allow(4)), Err(NotProposed::NotConfirmed));
+    scene.apart.clear();
+    scene.pass(11);
+    scene.propose(2, allow(4)).unwrap();
+    assert!(!scene.nodes[&0].logs().grants().is_forked(node(2)));
+}
+
+/// A node whose disk was put back from a copy does not know what it revoked since: it lets nobody in before others
+/// have confirmed its log.
+#[test]
+fn a_restored_node_lets_nobody_in_until_its_log_is_confirmed() {
+    let mut scene = Scene::new(3);
+    scene.propose(2, allow(1)).unwrap();
+    let copy = scene.disks[&2].clone();
+    scene.propose(2, revoke(1)).unwrap();
+    scene.disks.insert(2, copy);
+    scene.apart.insert(2);
+    scene.start(2);
+    scene.nodes.get_mut(&2).unwrap().declare_restored();
+    assert_eq!(scene.may(), Err(RemoteDenial::Shortened));
+    scene.apart.clear();
+    scene.pass(11);
+    assert!(!scene.nodes[&2].is_shortened());
+    assert_eq!(scene.may(), Err(RemoteDenial::NotGranted));
+}
+
 /// FED-041: a log that was put back from a copy is refilled by those who hold more of it, and does not fork.
 #[test]
 fn a_shorter_log_is_refilled_before_anything_is_signed() {

@@ -1,0 +1,480 @@
+//! Backups: the lasting files of a data folder in one file, also while a kernel runs, and a folder made of them again.
+//!
+//! Journals and the audit log only grow, and other files are replaced as a whole, so each file is as it was at some
+//! moment. Their order does the rest: what follows from another file is copied before it. A backup is what a kernel
+//! that was killed would have left.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, BufReader, BufWriter, ErrorKind, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Component, Path, PathBuf};
+
+use mgp_engine::timestamps::rfc3339_ms;
+use mgp_runtime::randomness;
+use mgp_runtime::time::unix_ms;
+use serde::{Deserialize, Serialize};
+use tar::{Archive, Builder, EntryType, Header};
+
+use crate::atomic_file::sync_folder;
+use crate::witnesses::{WITNESS_FILES, Witnesses};
+
+/// The last entry: which files there are, and their checksums.
+const MANIFEST: &str = "mgp-backup.json";
+/// The folder with the configuration: in the archive, and in a restored data folder for the operator to take it from.
+pub const CONFIGURATION: &str = "configuration";
+/// Files at most, so that what is known of them fits into memory.
+const FILES_MAX: usize = 200_000;
+/// The form of it that this version writes and reads.
+const FORMAT: u32 = 1;
+/// Longest manifest, in bytes: some hundred thousand files.
+const MANIFEST_MAX: u64 = 64 << 20;
+/// The record of a folder that was restored, until a kernel has started on it.
+pub const RESTORED: &str = "restored";
+/// The record of one whose part in its cluster is not confirmed yet.
+pub const RESTORED_LOGS: &str = "cluster/logs/restored";
+/// What is copied before the rest, in this order: the head of the audit log before its records, these before the
+/// decisions they tell of, markers before what they mark, and debts before the log in which they are paid.
+const FIRST: [&str; 5] = [
+    "audit.head",
+    "node.witness",
+    "audit",
+    "pinned",
+    "cluster/logs/owed",
+];
+/// What is made again, or is of one run of a kernel.
+const LEFT_OUT: [&str; 15] = [
+    CONFIGURATION,
+    "audit/closed",
+    "cluster/index",
+    "console.html",
+    "kernel.json",
+    "kernel.lock",
+    "kernel.log",
+    "marks",
+    "mgp.sock",
+    "places.json",
+    "room",
+    "sandbox",
+    "start.lock",
+    "vectors",
+    "views",
+];
+/// Files that open something to whoever has them.
+const SECRET: [&str; 5] = [
+    "node.key",
+    "token",
+    "metrics.token",
+    "seal.key",
+    "audit.key",
+];
+
+/// What a backup holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BackupManifest {
+    format: u32,
+    /// When it was begun.
+    pub made_at: String,
+    /// The version of the program.
+    pub version: String,
+    /// The folder.
+    pub data_dir: String,
+    /// The files, by their names in it.
+    pub files: BTreeMap<String, BackupFile>,
+}
+
+/// A file of a backup.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BackupFile {
+    /// Its size.
+    pub bytes: u64,
+    blake3: String,
+}
+
+impl BackupManifest {
+    /// Those of its files that are secrets.
+    #[must_use]
+    pub fn secrets(&self) -> Vec<&str> {
+        let names = self.files.keys().map(String::as_str);
+        names.filter(|name| SECRET.contains(name)).collect()
+    }
+
+    /// The bytes of all files.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.files.values().map(|file| file.bytes).sum()
+    }
+}
+
+/// Why there is no backup, or no folder of one.
+#[derive(Debug, thiserror::Error)]
+pub enum BackupError {
+    /// The system.
+    #[error("{}: {error}", .path.display())]
+    Disk {
+        /// Which file.
+        path: PathBuf,
+        /// Its words.
+        error: io::Error,
+    },
+    /// There is nothing to back up.
+    #[error("{} is no data folder of a kernel: it has no node.key", .0.display())]
+    NoFolder(PathBuf),
+    /// The backup would be part of itself.
+    #[error("{} is in the data folder: name a file elsewhere", .0.display())]
+    Inside(PathBuf),
+    /// A file became shorter while it was read.
+    #[error("{} changed while it was read; run `mgp backup` again", .0.display())]
+    Changed(PathBuf),
+    /// Somebody changed it, or it was not finished.
+    #[error("{} is damaged: {why}; nothing was restored", .path.display())]
+    Damaged {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
+    /// There is a file of this name.
+    #[error("{} is there already; --force writes it anew", .0.display())]
+    There(PathBuf),
+    /// There is something already.
+    #[error("{} is in use: a backup is restored into an empty folder, or one that is not there yet; name one with --data-dir", .0.display())]
+    InUse(PathBuf),
+}
+
+fn disk(path: &Path) -> impl FnOnce(io::Error) -> BackupError {
+    let path = path.to_owned();
+    move |error| BackupError::Disk { path, error }
+}
+
+/// What is backed up.
+#[derive(Clone, Copy, Debug)]
+pub struct BackupSource<'a> {
+    /// The folder.
+    pub data_dir: &'a Path,
+    /// The files of the configuration, the strongest first.
+    pub configuration: &'a [PathBuf],
+    /// The version of this program.
+    pub version: &'a str,
+}
+
+/// Writes the lasting files of a data folder into a new file that its owner alone can read; blocks. `step` is called
+/// before each file.
+///
+/// # Errors
+/// [`BackupError`]; then there is no file.
+pub fn back_up(
+    from: &BackupSource<'_>,
+    file: &Path,
+    force: bool,
+    step: &mut dyn FnMut(),
+) -> Result<BackupManifest, BackupError> {
+    let data_dir = from.data_dir;
+    if !data_dir.join("node.key").exists() {
+        return Err(BackupError::NoFolder(data_dir.to_owned()));
+    }
+    let folder = file.parent().filter(|it| !it.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new("."));
+    let inside = match (folder.canonicalize(), data_dir.canonicalize()) {
+        (Ok(folder), Ok(data_dir)) => folder.starts_with(data_dir),
+        (Err(_), _) | (_, Err(_)) => false,
+    };
+    if inside {
+        return Err(BackupError::Inside(file.to_owned()));
+    }
+    if !force && file.symlink_metadata().is_ok() {
+        return Err(BackupError::There(file.to_owned()));
+    }
+    let number = u64::from_le_bytes(randomness::bytes());
+    let draft = folder.join(format!(".{number:016x}.new"));
+    let mut options = OpenOptions::new();
+    let options = options.write(true).create_new(true).mode(0o600);
+    let out = options.open(&draft).map_err(disk(&draft))?;
+    let written = write(from, &out, step).and_then(|manifest| {
+        out.sync_all().map_err(disk(&draft))?;
+        fs::rename(&draft, file).map_err(disk(file))?;
+        match sync_folder(file) {
+            // Some network file systems cannot sync folders.
+            Err(error) if error.kind() != ErrorKind::InvalidInput => Err(disk(file)(error)),
+            Ok(()) | Err(_) => Ok(manifest),
+        }
+    });
+    if written.is_err() {
+        // Half a backup is none.
+        let _ = fs::remove_file(&draft);
+    }
+    written
+}
+
+fn write(
+    from: &BackupSource<'_>,
+    out: &File,
+    step: &mut dyn FnMut(),
+) -> Result<BackupManifest, BackupError> {
+    let data_dir = from.data_dir;
+    let made_at = rfc3339_ms(unix_ms());
+    let mut names = Vec::new();
+    collect(data_dir, Path::new(""), &mut names).map_err(disk(data_dir))?;
+    names.sort_by_key(|name| (rank(name), name.clone()));
+    let configuration = from
+        .configuration
+        .iter()
+        .enumerate()
+        .filter_map(|(at, path)| {
+            let name = path.file_name()?.to_str()?;
+            Some((format!("{CONFIGURATION}/{}/{name}", at + 1), path.clone()))
+        });
+    let names = names.into_iter().map(|name| {
+        let path = data_dir.join(&name);
+        (name, path)
+    });
+    let mut builder = Builder::new(BufWriter::new(out));
+    let mut files = BTreeMap::new();
+    for (name, path) in names.chain(configuration) {
+        step();
+        let opened = match File::open(&path) {
+            // A task that has ended, or a file of the log that was trimmed: the log says so.
+            Err(error) if error.kind() == ErrorKind::NotFound => continue,
+            opened => opened.map_err(disk(&path))?,
+        };
+        let bytes = opened.metadata().map_err(disk(&path))?.len();
+        let mut reader = HashingReader::new(BufReader::new(opened.take(bytes)));
+        builder
+            .append_data(&mut header(bytes), &name, &mut reader)
+            .map_err(disk(&path))?;
+        if reader.bytes != bytes {
+            return Err(BackupError::Changed(path));
+        }
+        let blake3 = reader.hash();
+        files.insert(name, BackupFile { bytes, blake3 });
+    }
+    let manifest = BackupManifest {
+        format: FORMAT,
+        made_at,
+        version: from.version.to_owned(),
+        data_dir: data_dir.display().to_string(),
+        files,
+    };
+    let text = serde_json::to_vec(&manifest).map_err(|error| disk(data_dir)(error.into()))?;
+    let mut entry = header(text.len() as u64);
+    let written = builder.append_data(&mut entry, MANIFEST, &text[..]);
+    let written = written.and_then(|()| builder.into_inner()?.flush());
+    written.map_err(disk(data_dir))?;
+    Ok(manifest)
+}
+
+fn header(bytes: u64) -> Header {
+    let mut header = Header::new_gnu();
+    header.set_entry_type(EntryType::Regular);
+    header.set_mode(0o600);
+    header.set_size(bytes);
+    header.set_mtime(unix_ms() / 1000);
+    header
+}
+
+/// The regular files below a folder, by their names in the data folder.
+fn collect(data_dir: &Path, below: &Path, names: &mut Vec<String>) -> io::Result<()> {
+    for entry in fs::read_dir(data_dir.join(below))? {
+        let entry = entry?;
+        let place = below.join(entry.file_name());
+        // The kernel gives its files no other names.
+        let Some(name) = place.to_str() else { continue };
+        if is_left_out(name) {
+            continue;
+        }
+        let kind = entry.file_type()?;
+        if kind.is_dir() {
+            collect(data_dir, &place, names)?;
+        } else if kind.is_file() {
+            names.push(name.to_owned());
+        }
+    }
+    Ok(())
+}
+
+fn is_left_out(name: &str) -> bool {
+    LEFT_OUT.contains(&name)
+        || WITNESS_FILES.contains(&name)
+        || name.starts_with("views.damaged")
+        || name.ends_with(".new")
+        || name == MANIFEST
+}
+
+fn rank(name: &str) -> usize {
+    let first = FIRST.iter().position(|first| {
+        let rest = name.strip_prefix(first);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    });
+    first.unwrap_or(FIRST.len())
+}
+
+/// Counts and hashes what is read.
+struct HashingReader<R> {
+    inner: R,
+    hasher: blake3::Hasher,
+    bytes: u64,
+}
+
+impl<R: Read> HashingReader<R> {
+    fn new(inner: R) -> Self {
+        let (hasher, bytes) = (blake3::Hasher::new(), 0);
+        Self {
+            inner,
+            hasher,
+            bytes,
+        }
+    }
+
+    fn hash(&self) -> String {
+        self.hasher.finalize().to_hex().to_string()
+    }
+}
+
+impl<R: Read> Read for HashingReader<R> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let count = self.inner.read(buf)?;
+        self.hasher.update(&buf[..count]);
+        self.bytes += count as u64;
+        Ok(count)
+    }
+}
+
+/// Makes a data folder of a backup. It appears whole or not at all, and declares itself: the next start records where
+/// it comes from, and its part in a cluster is closed until other nodes have confirmed its log. Blocks. `step` is called before
+/// each file.
+///
+/// # Errors
+/// [`BackupError`]; then there is no folder.
+pub fn restore(
+    file: &Path,
+    data_dir: &Path,
+    step: &mut dyn FnMut(),
+) -> Result<BackupManifest, BackupError> {
+    let in_use = || BackupError::InUse(data_dir.to_owned());
+    match fs::read_dir(data_dir) {
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        Err(error) => return Err(disk(data_dir)(error)),
+        Ok(mut entries) => {
+            if entries.next().is_some() {
+                return Err(in_use());
+            }
+        }
+    }
+    let number = u64::from_le_bytes(randomness::bytes());
+    let mut stage = data_dir.as_os_str().to_owned();
+    stage.push(format!(".{number:016x}.restoring"));
+    let stage = PathBuf::from(stage);
+    make_folder(&stage).map_err(disk(&stage))?;
+    let restored = unpack(file, &stage, step).and_then(|manifest| {
+        declare(&stage, &manifest).map_err(disk(&stage))?;
+        // Onto an empty folder or none; another one stays.
+        fs::rename(&stage, data_dir).map_err(|error| {
+            match error.kind() == ErrorKind::DirectoryNotEmpty {
+                true => in_use(),
+                false => disk(data_dir)(error),
+            }
+        })?;
+        sync_folder(data_dir).map_err(disk(data_dir))?;
+        Ok(manifest)
+    });
+    if restored.is_err() {
+        let _ = fs::remove_dir_all(&stage);
+    }
+    restored
+}
+
+fn unpack(
+    file: &Path,
+    stage: &Path,
+    step: &mut dyn FnMut(),
+) -> Result<BackupManifest, BackupError> {
+    let damaged = |why: String| BackupError::Damaged {
+        path: file.to_owned(),
+        why,
+    };
+    let opened = File::open(file).map_err(disk(file))?;
+    let mut archive = Archive::new(BufReader::new(opened));
+    let mut found: BTreeMap<String, BackupFile> = BTreeMap::new();
+    let mut manifest = None;
+    for entry in archive.entries().map_err(|e| damaged(e.to_string()))? {
+        step();
+        let mut entry = entry.map_err(|e| damaged(e.to_string()))?;
+        let name = entry.path().map_err(|e| damaged(e.to_string()))?;
+        let name = name.to_str().unwrap_or_default().to_owned();
+        if entry.header().entry_type() != EntryType::Regular || !is_plain(&name) {
+            return Err(damaged(format!("it has an entry {name:?}")));
+        }
+        if name == MANIFEST {
+            let mut text = Vec::new();
+            let read = entry.take(MANIFEST_MAX).read_to_end(&mut text);
+            read.map_err(|e| damaged(e.to_string()))?;
+            let read: BackupManifest =
+                serde_json::from_slice(&text).map_err(|e| damaged(e.to_string()))?;
+            manifest = Some(read);
+            break;
+        }
+        if found.contains_key(&name) || found.len() == FILES_MAX {
+            return Err(damaged(format!(
+                "{name:?} is there twice, or there are more than {FILES_MAX} files"
+            )));
+        }
+        let path = stage.join(&name);
+        let mut reader = HashingReader::new(&mut entry);
+        store(&mut reader, &path).map_err(disk(&path))?;
+        let (bytes, blake3) = (reader.bytes, reader.hash());
+        found.insert(name, BackupFile { bytes, blake3 });
+    }
+    let manifest = manifest.ok_or_else(|| damaged("its end is missing".into()))?;
+    if manifest.format != FORMAT {
+        let format = manifest.format;
+        return Err(damaged(format!(
+            "it has the format {format}, which this version does not know"
+        )));
+    }
+    match manifest.files == found {
+        true => Ok(manifest),
+        false => Err(damaged(
+            "its files are not those that were backed up".into(),
+        )),
+    }
+}
+
+/// Whether it stays in the folder.
+fn is_plain(name: &str) -> bool {
+    let mut parts = Path::new(name).components().peekable();
+    parts.peek().is_some() && parts.all(|part| matches!(part, Component::Normal(_)))
+}
+
+fn store(from: &mut impl Read, path: &Path) -> io::Result<()> {
+    if let Some(folder) = path.parent() {
+        make_folder(folder)?;
+    }
+    let mut options = OpenOptions::new();
+    let options = options.write(true).create_new(true).mode(0o600);
+    let mut file = options.open(path)?;
+    io::copy(from, &mut file)?;
+    file.sync_all()?;
+    sync_folder(path)
+}
+
+fn make_folder(path: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
+fn declare(stage: &Path, manifest: &BackupManifest) -> io::Result<()> {
+    let witnesses = Witnesses::open(stage)?.witnesses;
+    let from = format!(
+        "restored from the backup of {} at {}",
+        manifest.data_dir, manifest.made_at
+    );
+    let records = [(RESTORED, &*from), (RESTORED_LOGS, &*manifest.made_at)];
+    for (name, contents) in records {
+        let witness = witnesses.witness(name);
+        witness.propose(contents)?;
+        witness.settle(contents);
+    }
+    Ok(())
+}
