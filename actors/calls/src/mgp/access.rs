@@ -150,12 +150,13 @@ async fn grant(cx: &Context, request: &Request, by: Principal, mut grant: Grant)
     } else {
         (granted_here(cx, request, by, grant).await?, None)
     };
-    let Some(GrantChange::Grant(granted)) = changes.first() else {
+    let Some(GrantChange::Grant(granted)) = changes.last() else {
         return Err(Refusal::Broken("a grant that is none".into()));
     };
+    let replaced = changes.iter().flat_map(GrantChange::revoked);
     json(&Granted {
         grant_id: granted.id.to_string(),
-        replaced: granted.replaces.iter().map(ToString::to_string).collect(),
+        replaced: replaced.map(ToString::to_string).collect(),
         confirmed,
         notes,
     })
@@ -180,14 +181,13 @@ async fn granted_here(
     let decided = cx.policies.access.record(by, trace, move |ledger| {
         let (grants, authority) = (ledger.grants, ledger.authority);
         let (id, now_ms) = (ledger.fresh, ledger.now_ms);
-        let made = access::grant(&grant, &who, &names, grants, authority, id, now_ms);
-        made.map(|change| vec![change]).map_err(refused)
+        access::grant(&grant, &who, &names, grants, authority, id, now_ms).map_err(refused)
     });
     decided.await
 }
 
 async fn revoke(cx: &Context, request: &Request, by: Principal, mut revoke: Revoke) -> Outcome {
-    revoke.agent_id = agent_id(&cx.name_sources, &revoke.agent_id)?;
+    revoke.agent_id = grantee(&cx.name_sources, &revoke.agent_id)?;
     let (agent, server) = (
         AgentId::new(&*revoke.agent_id),
         ServerId::new(&*revoke.server_id),
@@ -225,7 +225,7 @@ async fn revoked_here(
 
 async fn entries(cx: &Context, mut list: List) -> Outcome {
     if let Some(agent) = &mut list.agent_id {
-        *agent = agent_id(&cx.name_sources, agent)?;
+        *agent = grantee(&cx.name_sources, agent)?;
     }
     let of_others = of_cluster::entries(cx, &list).await?;
     let entries = cx
@@ -252,6 +252,10 @@ async fn explain(cx: &Context, explain: Explain) -> Outcome {
         explain.tool_name.as_deref(),
         false,
     )?;
+    if target.agent.is_pattern() {
+        let why = "an explanation is about one agent: name it, as in alice@desk";
+        return Err(Refusal::BadParams(why.into()));
+    }
     let (agent, place) = (target.agent.clone(), target.place.clone());
     let explained = match of_cluster::is_about_others(&agent, &place.server) {
         true => of_cluster::explain(cx, target).await?,
@@ -339,7 +343,7 @@ impl GrantTarget {
         there: bool,
     ) -> Result<Self, Refusal> {
         let known = name_sources.known();
-        let agent = known_names::read(known.agent(agent), there)?;
+        let agent = known_names::read(known.grantee(agent), there)?;
         let tool = tool.filter(|tool| !tool.is_empty());
         let place = known_names::read(known.place(server, tool), there)?;
         let notes = [agent.unknown, place.unknown].into_iter().flatten();
@@ -357,6 +361,12 @@ fn agent_id(name_sources: &NameSources, name: &str) -> Result<String, Refusal> {
     Ok(agent.it.to_string())
 }
 
+/// The id of whom an entry is for, whether somebody is called so or not.
+fn grantee(name_sources: &NameSources, name: &str) -> Result<String, Refusal> {
+    let agent = known_names::read(name_sources.known().grantee(name), false)?;
+    Ok(agent.it.to_string())
+}
+
 /// §14: code 1000 for a caller that may not ask, invalid params for a wrong request.
 fn refused(refused: GrantRefusal) -> Refusal {
     let words = refused.to_string();
@@ -369,6 +379,8 @@ fn refused(refused: GrantRefusal) -> Refusal {
         | GrantRefusal::Past(_)
         | GrantRefusal::Form(_)
         | GrantRefusal::NoNode(_)
+        | GrantRefusal::AllHere
+        | GrantRefusal::ToolsHere(_)
         | GrantRefusal::TooMany => Refusal::BadParams(words),
     }
 }

@@ -6,7 +6,7 @@ use mgp_engine::policy::grants::{
 };
 use mgp_engine::replication::logs::ClusterLogs;
 use mgp_engine::timestamps::rfc3339_ms;
-use mgp_protocol::ids::{AgentId, NodeId, NodeServer};
+use mgp_protocol::ids::{NodeId, NodeServer};
 use mgp_protocol::mgp::audit::{Actor, ActorKind, Event, EventType, Outcome, Target, TraceId};
 use mgp_runtime::randomness;
 use mgp_store::audit::{by_agent, event};
@@ -153,8 +153,7 @@ fn of_members(change: &MemberChange, details: &mut Value) -> EventType {
 fn target(grant: &Grant, here: NodeId) -> Target {
     let agent = match &grant.subject {
         Subject::Agent(agent) if agent.node == here => Some(agent.agent.to_string()),
-        Subject::Agent(agent) => Some(AgentId::of_node(agent).to_string()),
-        Subject::Server(_) => None,
+        other => other.agent_id().map(|agent| agent.to_string()),
     };
     let place = |on: &NodeServer| match on.node == here {
         true => on.server.to_string(),
@@ -163,6 +162,7 @@ fn target(grant: &Grant, here: NodeId) -> Target {
     let (server, tool) = match &grant.resource {
         GrantResource::Server(on) => (Some(place(on)), None),
         GrantResource::Tool(on, tool) => (Some(place(on)), Some(tool.clone())),
+        GrantResource::Tools(on, tools) => (Some(place(on)), Some(tools.to_string())),
         GrantResource::Permission(_) => (None, None),
     };
     Target {

@@ -103,11 +103,15 @@ fn ends_one(denial: &Grant, grants: &Grants, now_ms: u64) -> bool {
 fn target(grant: &Grant) -> Target {
     let (agent, of) = match &grant.subject {
         Subject::Agent(agent) => (Some(agent.agent.to_string()), None),
+        pattern @ (Subject::AgentsAt(_) | Subject::AgentEverywhere(_)) => {
+            (pattern.agent_id().map(|agent| agent.to_string()), None)
+        }
         Subject::Server(server) => (None, Some(server.server.to_string())),
     };
     let (server, tool) = match &grant.resource {
         GrantResource::Server(on) => (Some(on.server.to_string()), None),
         GrantResource::Tool(on, tool) => (Some(on.server.to_string()), Some(tool.clone())),
+        GrantResource::Tools(on, tools) => (Some(on.server.to_string()), Some(tools.to_string())),
         GrantResource::Permission(_) => (of, None),
     };
     Target {

@@ -210,7 +210,7 @@ impl AccessState {
         batch.events.push(event);
         let agents = subjects.into_iter().filter_map(|subject| match subject {
             Subject::Agent(agent) => Some(agent.agent),
-            Subject::Server(_) => None,
+            Subject::Server(_) | Subject::AgentsAt(_) | Subject::AgentEverywhere(_) => None,
         });
         batch.agents.extend(agents);
         Ok(())

@@ -23,9 +23,12 @@ pub use self::decision::{
 };
 pub use self::explain::{conflict, explain, explain_foreign, list, list_cluster};
 pub use self::foreign::{ForeignLease, ForeignRules, SharedTools};
-pub use self::requests::{GrantRefusal, GrantRequest, NamesNodes, grant, may, revoke, vacate};
+pub use self::requests::{
+    GrantRefusal, GrantRequest, NamesNodes, allowed_by_patterns, grant, may, revoke, vacate,
+};
 pub use self::sets::{Narrowing, ToolSet, ToolSets};
 use crate::policy::grants::{Authority, Force, GrantId, GrantResource, Granted, Grants, Subject};
+use crate::policy::tool_pattern::ToolPattern;
 
 /// The principal, as identified by the door; never taken from a body.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -141,25 +144,35 @@ fn shown_author(granted: &Granted) -> &str {
 struct AgentRules {
     whole: Vec<AccessEntry>,
     tools: HashMap<Box<str>, Vec<AccessEntry>>,
+    /// Of tools whose names begin alike.
+    patterns: Vec<(ToolPattern, AccessEntry)>,
 }
 
 impl AgentRules {
     fn entries(&self) -> impl Iterator<Item = &AccessEntry> {
-        self.tools.values().flatten().chain(&self.whole)
+        let patterns = self.patterns.iter().map(|(_, entry)| entry);
+        let tools = self.tools.values().flatten();
+        tools.chain(patterns).chain(&self.whole)
     }
 
-    /// The entry that decides about a tool or, without one, about the server as a whole: one for the tool before one
-    /// for its server.
-    fn deciding(&self, tool: Option<&str>, now_ms: u64) -> Option<(Source, &AccessEntry)> {
-        let of_tool = tool.and_then(|tool| self.tools.get(tool));
-        let levels = [
-            (Source::ToolGrant, of_tool),
-            (Source::ServerGrant, Some(&self.whole)),
-        ];
-        levels.into_iter().find_map(|(source, entries)| {
-            let mut entries = entries.into_iter().flatten();
-            Some((source, entries.find(|entry| entry.counts(now_ms))?))
-        })
+    /// The entry of one level that counts.
+    fn first(
+        &self,
+        level: RuleLevel,
+        tool: Option<&str>,
+        now_ms: u64,
+    ) -> Option<&AccessEntry> {
+        let counts = |entry: &&AccessEntry| entry.counts(now_ms);
+        match (level, tool) {
+            (RuleLevel::Tool, Some(tool)) => self.tools.get(tool)?.iter().find(counts),
+            (RuleLevel::Pattern, Some(tool)) => {
+                let mut patterns = self.patterns.iter();
+                let first = patterns.find(|(tools, entry)| tools.covers(tool) && counts(&entry));
+                first.map(|(_, entry)| entry)
+            }
+            (RuleLevel::Server, _) => self.whole.iter().find(counts),
+            (RuleLevel::Tool | RuleLevel::Pattern, None) => None,
+        }
     }
 
     /// The entry that decides comes first.
@@ -168,7 +181,56 @@ impl AgentRules {
         for list in tools.chain([&mut self.whole]) {
             list.sort_by_key(AccessEntry::rank);
         }
+        self.patterns.sort_by_key(|(_, entry)| entry.rank());
     }
+
+    /// Adds an entry for a resource of this server.
+    fn add(&mut self, resource: &GrantResource, entry: AccessEntry) {
+        match resource {
+            GrantResource::Server(_) => self.whole.push(entry),
+            GrantResource::Tool(_, tool) => {
+                let of_tool = self.tools.entry(tool.as_str().into()).or_default();
+                of_tool.push(entry);
+            }
+            GrantResource::Tools(_, tools) => self.patterns.push((tools.clone(), entry)),
+            GrantResource::Permission(_) => {}
+        }
+    }
+}
+
+/// What an entry is for: the closer one decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RuleLevel {
+    Tool,
+    Pattern,
+    Server,
+}
+
+impl RuleLevel {
+    const ALL: [Self; 3] = [Self::Tool, Self::Pattern, Self::Server];
+
+    fn source(self) -> Source {
+        match self {
+            Self::Tool | Self::Pattern => Source::ToolGrant,
+            Self::Server => Source::ServerGrant,
+        }
+    }
+}
+
+/// The entry that decides about a tool or, without one, about the server as a whole, of all that are about the caller:
+/// one for the tool before one for several, these before one for its server. Within one of these levels deny wins,
+/// whoever it names.
+fn deciding<'a>(
+    rules: impl Iterator<Item = &'a AgentRules> + Clone,
+    tool: Option<&str>,
+    now_ms: u64,
+) -> Option<(Source, &'a AccessEntry)> {
+    RuleLevel::ALL.into_iter().find_map(|level| {
+        let first = rules
+            .clone()
+            .filter_map(|rules| rules.first(level, tool, now_ms));
+        Some((level.source(), first.min_by_key(|entry| entry.rank())?))
+    })
 }
 
 /// All entries of one agent.
@@ -241,7 +303,7 @@ impl GrantTable {
         };
         let agents = grants.all().filter_map(|g| match &g.grant.subject {
             Subject::Agent(agent) => at(authority, &agent.node).then(|| agent.agent.clone()),
-            Subject::Server(_) => None,
+            Subject::Server(_) | Subject::AgentsAt(_) | Subject::AgentEverywhere(_) => None,
         });
         let all: BTreeSet<AgentId> = agents.collect();
         empty.next(&all, grants, authority, now_ms, generation)
@@ -363,15 +425,13 @@ impl GrantTable {
         principal: &Principal,
         server: &ServerId,
     ) -> impl Iterator<Item = &'a str> + use<'a> {
-        let rules = match (principal.agent(), &self.foreign) {
-            (Some(agent), Some(foreign)) if agent.is_foreign() => foreign.of(agent, server),
-            (Some(agent), _) => {
-                let held = self.agents.get(agent);
-                held.and_then(|held| held.servers.get(server))
-            }
-            (None, _) => None,
-        };
-        let tools = rules.into_iter().flat_map(|rules| rules.tools.keys());
+        let own = principal.agent().and_then(|agent| self.agents.get(agent));
+        let own = own.and_then(|held| held.servers.get(server));
+        let caller = principal.agent().and_then(AgentId::foreign);
+        let foreign = caller.zip(self.foreign.as_ref());
+        let foreign = foreign.map(|(caller, rules)| rules.of(&caller, server));
+        let rules = own.into_iter().chain(foreign.into_iter().flatten());
+        let tools = rules.flat_map(|rules| rules.tools.keys());
         let tools = tools.map(|tool| &**tool);
         tools.chain(self.in_sets(principal, server))
     }
@@ -417,7 +477,7 @@ impl GrantTable {
             .agents
             .get(agent)
             .and_then(|held| held.servers.get(server));
-        if let Some((source, entry)) = rules.and_then(|rules| rules.deciding(tool, now_ms)) {
+        if let Some((source, entry)) = deciding(rules.into_iter(), tool, now_ms) {
             return decided(entry.permission, source, Some(entry));
         }
         let permission = self.defaults.of(server).permission();
@@ -499,19 +559,11 @@ fn servers(
         if grants.force(granted, authority, now_ms) != Force::InForce {
             continue;
         }
-        let list = match &granted.grant.resource {
-            GrantResource::Server(on) if at(authority, &on.node) => {
-                &mut servers.entry(on.server.clone()).or_default().whole
-            }
-            GrantResource::Tool(on, tool) if at(authority, &on.node) => {
-                let rules = servers.entry(on.server.clone()).or_default();
-                rules.tools.entry(tool.as_str().into()).or_default()
-            }
-            GrantResource::Server(_) | GrantResource::Tool(..) | GrantResource::Permission(_) => {
-                continue;
-            }
-        };
-        list.push(AccessEntry::of(granted));
+        let resource = &granted.grant.resource;
+        if let Some(on) = resource.server().filter(|on| at(authority, &on.node)) {
+            let rules = servers.entry(on.server.clone()).or_default();
+            rules.add(resource, AccessEntry::of(granted));
+        }
     }
     servers.values_mut().for_each(AgentRules::sort);
     servers

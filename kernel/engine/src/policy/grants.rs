@@ -19,7 +19,7 @@ mod written;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use mgp_protocol::ids::{AgentId, NodeId};
+use mgp_protocol::ids::{AgentId, NodeAgent, NodeId};
 use mgp_protocol::mgp::access::Permission;
 
 use self::conflicts::{OperationKey, Withdrawals};
@@ -28,7 +28,7 @@ pub use self::log::{HELD_MAX, LogKey};
 pub use self::operation::{
     BadOperation, CausalContext, ClusterId, Grant, GrantChange, GrantId, GrantResource, IDS_MAX,
     LogChange, LogPosition, LogTip, MemberChange, MemberRole, NAME_MAX, Operation, OperationId,
-    Revoke, Subject, TEXT_MAX,
+    ResourceCloseness, Revoke, Subject, TEXT_MAX,
 };
 pub use self::rekeyed::rekeyed;
 pub use self::signed::Signed;
@@ -314,6 +314,19 @@ impl Grants {
             .get(subject)
             .into_iter()
             .flat_map(BTreeMap::values)
+    }
+
+    /// Every grant of a subject that overlaps this one, whether it counts or not.
+    pub(crate) fn overlapping(&self, subject: &Subject) -> impl Iterator<Item = &Granted> {
+        let all = conflicts::overlapping_subjects(&self.granted, subject);
+        all.flat_map(|(_, of_subject)| of_subject.values())
+    }
+
+    /// Every grant that is about this agent, by its name or by a pattern, whether it counts or not.
+    pub fn about<'a>(&'a self, agent: &NodeAgent) -> impl Iterator<Item = &'a Granted> + use<'a> {
+        Subject::all_for(agent)
+            .into_iter()
+            .flat_map(|subject| self.of(&subject))
     }
 
     /// Every grant of everyone, whether it counts or not.

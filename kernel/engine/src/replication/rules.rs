@@ -1,6 +1,6 @@
 //! What the logs of the cluster mean at this node's servers, as rules that calls are decided by.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use mgp_protocol::ids::{NodeAgent, NodeId, NodeServer, ServerId};
 use mgp_protocol::mgp::access::{Entry, Explanation, Source};
@@ -10,7 +10,7 @@ use crate::clock::MonotonicTime;
 use crate::policy::access::{
     ForeignLease, ForeignRules, LapsedLease, SharedTools, conflict, explain_foreign, list_cluster,
 };
-use crate::policy::grants::{Force, GrantResource, Granted, Subject};
+use crate::policy::grants::{Force, GrantResource, Granted, ResourceCloseness, Subject};
 
 /// What this node has to share, and what of it is shared.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -31,13 +31,15 @@ pub fn foreign_rules(
 ) -> ForeignRules {
     let here = replica.logs().here();
     let of_servers_here = |granted: &&Granted| match &granted.grant.resource {
-        GrantResource::Server(on) | GrantResource::Tool(on, _) => {
+        GrantResource::Server(on) | GrantResource::Tool(on, _) | GrantResource::Tools(on, _) => {
             on.node == here && known.names.contains(&on.server)
         }
         GrantResource::Permission(_) => false,
     };
     let of_others = |granted: &&Granted| match &granted.grant.subject {
         Subject::Agent(agent) => agent.node != here,
+        Subject::AgentsAt(node) => *node != here,
+        Subject::AgentEverywhere(_) => true,
         Subject::Server(_) => false,
     };
     let all = replica.logs().grants().all();
@@ -79,25 +81,42 @@ pub fn explain(
     now: MonotonicTime,
 ) -> Explanation {
     let (server, tool) = on;
-    let here = replica.logs().here().server(server.clone());
-    let of_tool = tool.map(|tool| GrantResource::Tool(here.clone(), tool.to_owned()));
-    let levels = [
-        (Source::ToolGrant, of_tool),
-        (Source::ServerGrant, Some(GrantResource::Server(here))),
-    ];
-    let subject = Subject::Agent(caller.clone());
-    let levels = levels.into_iter().filter_map(|(source, resource)| {
-        let resource = resource?;
-        let found = replica.logs().grants().of(&subject);
-        let found = found.filter(|granted| granted.grant.resource == resource);
-        let found = found.map(|granted| (granted, replica.force(granted, now_ms)));
-        let found = found.collect();
-        Some((source, resource, found))
-    });
+    let on = replica.logs().here().server(server.clone());
+    let levels = levels(replica, caller, &on, tool, now_ms);
     let rules = foreign_rules(replica, known, now_ms, now);
     let name = |node| member_name(replica, node);
     let hindrance = rules.hindrance(caller, server, tool);
-    explain_foreign(levels, hindrance.map(|why| why.in_words(name, now)), &name)
+    explain_foreign(levels.into_iter(), hindrance.map(|why| why.in_words(name, now)), &name)
+}
+
+/// All entries about an agent at a server or one of its tools, the closest first, each with whether it counts.
+fn levels<'a>(
+    replica: &'a Replica,
+    caller: &NodeAgent,
+    on: &NodeServer,
+    tool: Option<&str>,
+    now_ms: u64,
+) -> Vec<(Source, GrantResource, Vec<(&'a Granted, Force)>)> {
+    let mut all: BTreeMap<ResourceCloseness, Vec<(&Granted, Force)>> = BTreeMap::new();
+    for granted in replica.logs().grants().about(caller) {
+        if let Some(closeness) = granted.grant.resource.closeness(on, tool) {
+            let of_level = all.entry(closeness).or_default();
+            of_level.push((granted, replica.force(granted, now_ms)));
+        }
+    }
+    let mut found = |closeness| all.remove(&closeness).unwrap_or_default();
+    let mut levels = Vec::new();
+    if let Some(tool) = tool {
+        let of_tool = GrantResource::Tool(on.clone(), tool.to_owned());
+        levels.push((Source::ToolGrant, of_tool, found(ResourceCloseness::Tool)));
+        let of_several = found(ResourceCloseness::Tools);
+        let resource = of_several.first().map(|(it, _)| it.grant.resource.clone());
+        levels.extend(resource.map(|resource| (Source::ToolGrant, resource, of_several)));
+    }
+    let of_server = found(ResourceCloseness::Server);
+    let server = GrantResource::Server(on.clone());
+    levels.push((Source::ServerGrant, server, of_server));
+    levels
 }
 
 /// What the members call a node: the same at each of them.
@@ -117,22 +136,9 @@ pub fn explain_elsewhere(
     tool: Option<&str>,
     now_ms: u64,
 ) -> Explanation {
-    let subject = Subject::Agent(caller.clone());
-    let of_tool = tool.map(|tool| GrantResource::Tool(on.clone(), tool.to_owned()));
-    let levels = [
-        (Source::ToolGrant, of_tool),
-        (Source::ServerGrant, Some(GrantResource::Server(on.clone()))),
-    ];
-    let levels = levels.into_iter().filter_map(|(source, resource)| {
-        let resource = resource?;
-        let found = replica.logs().grants().of(&subject);
-        let found = found.filter(|granted| granted.grant.resource == resource);
-        let found = found.map(|granted| (granted, replica.force(granted, now_ms)));
-        let found = found.collect();
-        Some((source, resource, found))
-    });
+    let levels = levels(replica, caller, on, tool, now_ms);
     let name = |node| member_name(replica, node);
-    explain_foreign(levels, None, &name)
+    explain_foreign(levels.into_iter(), None, &name)
 }
 
 /// The entries of the cluster's logs that are in force or in conflict with a revoke, with the names that `name` gives

@@ -2,7 +2,7 @@
 
 use mgp_cluster::replication::{AskedBy, ClusterRecords};
 use mgp_engine::policy::access;
-use mgp_engine::policy::grants::{GrantChange, LogChange};
+use mgp_engine::policy::grants::{Force, GrantChange, Granted, LogChange};
 use mgp_engine::replication::rules;
 use mgp_protocol::ids::{AgentId, NodeId, NodeServer, ServerId};
 use mgp_protocol::mgp::access::{Entry, Explanation, Grant, List, Revoke};
@@ -25,7 +25,7 @@ pub(super) struct DecidedInCluster {
 
 /// Whether an entry about these belongs to the cluster.
 pub(super) fn is_about_others(agent: &AgentId, server: &ServerId) -> bool {
-    agent.foreign().is_some() || server.is_of_node()
+    agent.is_foreign() || server.is_of_node()
 }
 
 pub(super) async fn grant(
@@ -38,8 +38,7 @@ pub(super) async fn grant(
         let logs = records.replica.logs();
         let (grants, authority) = (logs.grants(), logs.authority());
         let (id, now_ms) = (records.fresh, records.now_ms);
-        let made = access::grant(&grant, &who, &names, grants, authority, id, now_ms);
-        made.map(|change| vec![change]).map_err(refused)
+        access::grant(&grant, &who, &names, grants, authority, id, now_ms).map_err(refused)
     })
     .await
 }
@@ -53,9 +52,31 @@ pub(super) async fn revoke(
     decide(cx, by, move |records| {
         let logs = records.replica.logs();
         let (grants, authority) = (logs.grants(), logs.authority());
+        let wider = access::allowed_by_patterns(&revoke, &names, grants, authority);
+        let wider = wider.map_err(refused)?.into_iter();
+        let in_force =
+            |granted: &&Granted| records.replica.force(granted, records.now_ms) == Force::InForce;
+        let wider = wider.filter(in_force).map(|granted| (granted, None));
+        let name = |node| names.of(node).map_or_else(|| node.short(), ToString::to_string);
+        if let Some(entry) = access::list_cluster(wider, logs.here(), name).first() {
+            return Err(goes_on(entry));
+        }
         access::revoke(&revoke, &who, &names, grants, authority).map_err(refused)
     })
     .await
+}
+
+/// Why a revoke would not close what it names, and what does.
+fn goes_on(entry: &Entry) -> Refusal {
+    let (agent, server) = (&entry.agent_id, &entry.server_id);
+    let place = match &entry.tool_name {
+        Some(tool) => format!("{server}:{tool}"),
+        None => server.clone(),
+    };
+    Refusal::BadParams(format!(
+        "nothing is taken back: the grant of {place} to {agent} ({}) allows it as well; revoke that one with `mgp revoke '{agent}' '{place}'`, or close this alone with `mgp grant … --deny`",
+        entry.grant_id
+    ))
 }
 
 async fn decide(
@@ -104,13 +125,24 @@ pub(super) async fn entries(cx: &Context, list: &List) -> Result<Vec<Entry>, Ref
     let mut entries = cx.replication.list(name).await?;
     let agent = list.agent_id.as_deref().map(|agent| shown(cx, agent));
     entries.retain(|entry| {
-        agent.as_ref().is_none_or(|agent| *agent == entry.agent_id)
+        agent.as_ref().is_none_or(|agent| is_for(entry, agent))
             && list
                 .server_id
                 .as_ref()
                 .is_none_or(|server| *server == entry.server_id)
     });
     Ok(entries)
+}
+
+/// Whether an entry is about an agent, by its name or by a pattern.
+fn is_for(entry: &Entry, agent: &str) -> bool {
+    let (name, node) = match agent.split_once('@') {
+        Some((name, node)) => (name, format!("@{node}")),
+        None => (agent, String::new()),
+    };
+    entry.agent_id == agent
+        || entry.agent_id == format!("{}{node}", AgentId::ALL)
+        || entry.agent_id == format!("{name}@{}", AgentId::ALL)
 }
 
 /// An agent's id, with the name of its node.

@@ -1,7 +1,7 @@
 //! Explains in words which rule decides. Reads the grants, not the table made from them, so that it can
 //! also name rules that do not apply, with the reason.
 
-use mgp_protocol::ids::{NodeId, ServerId};
+use mgp_protocol::ids::{AgentId, NodeId, ServerId};
 use mgp_protocol::mgp::access::{self, DefaultPolicy, EntryType, Explanation, Permission, Source};
 
 use super::decision::ForeignClosed;
@@ -161,6 +161,7 @@ fn named(resource: &GrantResource) -> String {
     match resource {
         GrantResource::Server(on) => format!("all of server {}", on.server),
         GrantResource::Tool(on, tool) => format!("tool {}:{tool}", on.server),
+        GrantResource::Tools(on, tools) => format!("tools {}:{tools}", on.server),
         GrantResource::Permission(permission) => format!("permission {permission}"),
     }
 }
@@ -191,6 +192,11 @@ fn sentence(granted: &Granted, force: &Force, name: &dyn Fn(NodeId) -> String) -
         Permission::Deny => "denies",
     };
     let what = named(&granted.grant.resource);
+    let to = match &granted.grant.subject {
+        Subject::AgentsAt(node) => format!(" to every agent of {}", name(*node)),
+        Subject::AgentEverywhere(agent) => format!(" to {agent} of every node"),
+        Subject::Agent(_) | Subject::Server(_) => String::new(),
+    };
     let (by, at) = (shown_author(granted), rfc3339_ms(granted.told_at_ms));
     let why = granted.grant.justification.as_deref();
     let why = why.map(|why| format!(" ({why:?})")).unwrap_or_default();
@@ -227,7 +233,7 @@ fn sentence(granted: &Granted, force: &Force, name: &dyn Fn(NodeId) -> String) -
         }
     };
     format!(
-        "grant {} of {by} at {at} {verb} {what}{why}: {state}",
+        "grant {} of {by} at {at} {verb} {what}{to}{why}: {state}",
         granted.grant.id
     )
 }
@@ -266,16 +272,17 @@ pub fn list_cluster<'a>(
     let entries = granted.filter_map(|(granted, conflict)| {
         let mut entry = shown(granted)?;
         entry.conflict = conflict;
-        let Subject::Agent(agent) = &granted.grant.subject else {
-            return None;
-        };
-        let (GrantResource::Server(on) | GrantResource::Tool(on, _)) = &granted.grant.resource
-        else {
-            return None;
-        };
-        if agent.node != here {
-            entry.agent_id = format!("{}@{}", agent.agent, name(agent.node));
+        match &granted.grant.subject {
+            Subject::Agent(agent) if agent.node != here => {
+                entry.agent_id = format!("{}@{}", agent.agent, name(agent.node));
+            }
+            Subject::AgentsAt(node) if *node == here => AgentId::ALL.clone_into(&mut entry.agent_id),
+            Subject::AgentsAt(node) => {
+                entry.agent_id = format!("{}@{}", AgentId::ALL, name(*node));
+            }
+            Subject::Agent(_) | Subject::AgentEverywhere(_) | Subject::Server(_) => {}
         }
+        let on = granted.grant.resource.server()?;
         if on.node != here {
             let server = ServerId::of_node(&name(on.node), &on.server);
             entry.server_id = server.to_string();
@@ -286,18 +293,20 @@ pub fn list_cluster<'a>(
 }
 
 fn shown(granted: &Granted) -> Option<access::Entry> {
-    let Subject::Agent(agent) = &granted.grant.subject else {
-        return None;
+    let agent = match &granted.grant.subject {
+        Subject::Agent(agent) => agent.agent.clone(),
+        pattern => pattern.agent_id()?,
     };
     let (entry_type, on, tool) = match &granted.grant.resource {
         GrantResource::Server(on) => (EntryType::ServerGrant, on, None),
         GrantResource::Tool(on, tool) => (EntryType::ToolGrant, on, Some(tool.clone())),
+        GrantResource::Tools(on, tools) => (EntryType::ToolGrant, on, Some(tools.to_string())),
         GrantResource::Permission(_) => return None,
     };
     Some(access::Entry {
         grant_id: granted.grant.id.to_string(),
         entry_type,
-        agent_id: agent.agent.to_string(),
+        agent_id: agent.to_string(),
         server_id: on.server.to_string(),
         tool_name: tool,
         permission: granted.grant.permission,

@@ -1,13 +1,13 @@
 //! What this node decides by the logs of its cluster.
 
-use mgp_protocol::ids::{NodeAgent, NodeId, ServerId};
+use mgp_protocol::ids::{NodeAgent, NodeId, NodeServer, ServerId};
 use mgp_protocol::mgp::access::Permission;
 
 use super::Replica;
 use crate::clock::MonotonicTime;
 use crate::policy::access::LapseCause;
 use crate::policy::grants::{
-    Force, GrantId, GrantResource, Granted, LogPosition, MemberChange, MemberRole, Revoke, Subject,
+    Force, GrantId, Granted, LogPosition, MemberChange, MemberRole, Revoke,
 };
 use crate::replication::own_log::OwedRevoke;
 
@@ -74,34 +74,37 @@ impl Replica {
             return Err(RemoteDenial::NotIn);
         }
         let on = here.server(server.clone());
-        let of_tool = tool.map(|tool| GrantResource::Tool(on.clone(), tool.to_owned()));
-        for resource in of_tool.into_iter().chain([GrantResource::Server(on)]) {
-            let Some(granted) = self.deciding(caller, &resource, now_ms) else {
-                continue;
-            };
-            let id = granted.grant.id;
-            return match granted.grant.permission {
-                Permission::Deny => Err(RemoteDenial::Denied(id)),
-                Permission::Allow if self.is_shortened() => Err(RemoteDenial::Shortened),
-                Permission::Allow => self
-                    .unheard(now)
-                    .map_or(Ok(id), |node| Err(RemoteDenial::Lapsed(node))),
-            };
+        let Some(granted) = self.deciding(caller, &on, tool, now_ms) else {
+            return Err(RemoteDenial::NotGranted);
+        };
+        let id = granted.grant.id;
+        match granted.grant.permission {
+            Permission::Deny => Err(RemoteDenial::Denied(id)),
+            Permission::Allow if self.is_shortened() => Err(RemoteDenial::Shortened),
+            Permission::Allow => self
+                .unheard(now)
+                .map_or(Ok(id), |node| Err(RemoteDenial::Lapsed(node))),
         }
-        Err(RemoteDenial::NotGranted)
     }
 
-    /// The entry in force for exactly this resource; a denial before all others.
+    /// The entry in force that is closest to what is called; a denial before others that are as close.
     fn deciding(
         &self,
         caller: &NodeAgent,
-        resource: &GrantResource,
+        on: &NodeServer,
+        tool: Option<&str>,
         now_ms: u64,
     ) -> Option<&Granted> {
-        let of_caller = self.logs.grants().of(&Subject::Agent(caller.clone()));
-        let about = of_caller.filter(|granted| granted.grant.resource == *resource);
-        let in_force = about.filter(|granted| self.force(granted, now_ms) == Force::InForce);
-        in_force.min_by_key(|granted| granted.grant.permission == Permission::Allow)
+        let of_caller = self.logs.grants().about(caller);
+        let about = of_caller.filter_map(|granted| {
+            let closeness = granted.grant.resource.closeness(on, tool)?;
+            Some((closeness, granted))
+        });
+        let in_force = about.filter(|(_, granted)| self.force(granted, now_ms) == Force::InForce);
+        let closest = in_force.min_by_key(|(closeness, granted)| {
+            (*closeness, granted.grant.permission == Permission::Allow)
+        });
+        closest.map(|(_, granted)| granted)
     }
 
     /// Whether a grant counts here, or why not.
