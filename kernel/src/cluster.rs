@@ -307,6 +307,7 @@ impl Cluster {
             known_names::ClusterNames {
                 away: cluster.away(&others),
                 here: is_in.then(|| cluster.name()),
+                without_patterns: cluster.links.linked_without(WireFeatures::PATTERNS),
                 others,
             }
         })

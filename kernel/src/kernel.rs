@@ -229,7 +229,7 @@ async fn live(mut options: UpOptions, kept: StoredState) -> Result<(), String> {
         let data_dir = options.data_dir.clone();
         move || witnessed::settle(&data_dir, &witnesses)
     };
-    let started = parts::start(&options, kept, &closing)
+    let started = Box::pin(parts::start(&options, kept, &closing))
         .await
         .map_err(not_started)?;
     let open = doors.open(&options, &started, &closing);

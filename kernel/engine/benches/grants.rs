@@ -1,6 +1,6 @@
 //! What the logs of a cluster cost with many entries: signing, verifying, taking what another node sends, starting
 //! with what is on disk, and what of it stays in memory; and what starting with many nodes costs.
-//! `cargo bench -p mgp-engine --bench grants [ENTRIES] [NODES]`
+//! `cargo bench -p mgp-engine --bench grants [ENTRIES] [NODES] [REVOKES]`: one of so many entries takes a grant back
 
 // It measures: this is no engine.
 #![allow(clippy::disallowed_methods)]
@@ -26,8 +26,6 @@ use mgp_protocol::federation::hello::LifeId;
 use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_protocol::mgp::access::Permission;
 
-/// One entry of so many takes a grant back.
-const REVOKES: u64 = 10;
 const AGENTS: u64 = 1_000;
 const SERVERS: u64 = 20;
 
@@ -35,8 +33,10 @@ fn main() {
     let mut numbers = std::env::args().filter_map(|word| word.parse::<u64>().ok());
     let entries = numbers.next().unwrap_or(100_000).max(1);
     many_nodes(numbers.next().unwrap_or(1_000));
+    let revokes = numbers.next().unwrap_or(10).max(2);
     let (admin, owner) = (NodeKey::new(&[1; 32]), NodeKey::new(&[2; 32]));
-    let (written, took) = timed(|| log(entries, &admin, |sequence| entry(sequence, &owner)));
+    let (written, took) =
+        timed(|| log(entries, &admin, |sequence| entry(sequence, revokes, &owner)));
     told("signed", entries, took);
     let bytes: usize = written.iter().map(|entry| entry.len()).sum();
     println!("{} bytes an entry", bytes as u64 / entries);
@@ -49,6 +49,10 @@ fn main() {
     println!(
         "{} bytes of memory an entry",
         (memory::resident() - before) / entries
+    );
+    println!(
+        "{} bytes of them in the logs",
+        replica.logs().memory() as u64 / entries
     );
     let (read, took) = timed(|| {
         let read = written.iter();
@@ -104,9 +108,9 @@ fn start(here: &NodeKey, founding: &Signed) -> ReplicaStart {
 }
 
 /// Grants, of which some are taken back.
-fn entry(sequence: u64, owner: &NodeKey) -> LogChange {
+fn entry(sequence: u64, revokes: u64, owner: &NodeKey) -> LogChange {
     match sequence {
-        n if n % REVOKES == 0 => {
+        n if n % revokes == 0 => {
             LogChange::Grants(GrantChange::Revoke(Revoke::Ids(vec![id(n - 1)])))
         }
         n => LogChange::Grants(GrantChange::Grant(grant(n, owner))),

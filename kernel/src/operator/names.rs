@@ -8,7 +8,6 @@ use mgp_cluster::replication::ClusterRecords;
 use mgp_engine::doors::known_names::{
     KnownNames, Meant as Read, NotRead, ServerOrTool, UnknownName,
 };
-use mgp_engine::replication::rules;
 use mgp_protocol::ids::{AgentId, NodeServer, ServerId};
 use mgp_protocol::mgp::access::Permission;
 use mgp_protocol::mgp::names::{self, Meant, Named};
@@ -99,9 +98,8 @@ impl Operator {
                 records.is_some_and(|records| {
                     let caller = records.replica.logs().here().agent(agent.clone());
                     let (replica, now_ms) = (records.replica, records.now_ms);
-                    let told =
-                        rules::explain_elsewhere(replica, &caller, on, Some(&**tool), now_ms);
-                    told.permission == Permission::Allow
+                    let decisive = replica.decisive_grant(&caller, on, Some(&**tool), now_ms);
+                    decisive.is_some_and(|it| it.grant.permission == Permission::Allow)
                 })
             };
             owned

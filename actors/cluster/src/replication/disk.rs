@@ -35,6 +35,8 @@ const WITNESS: &str = "cluster/logs/";
 pub(super) const LOGS_WITNESS: &str = "cluster/logs/logs";
 /// The beginning of the names of the witnesses of ends.
 const TIP_WITNESS: &str = "cluster/logs/tip ";
+/// Signatures that are verified at a time.
+const CHECKED: usize = 1024;
 /// Orders that share one sync.
 const TOGETHER: usize = 64;
 /// The wait before a disk that failed is tried again.
@@ -231,10 +233,11 @@ pub fn has_rekeyed(folder: &Path, node: NodeId, to: PublicKey) -> Result<bool, U
 
 fn read(folder: &Path, witness: &Witness) -> Result<Option<OpenedLogs>, UnusableLogs> {
     let [logs, owed, twice] = open_all(folder, witness)?;
-    let Some((head, entries)) = logs.entries.split_first() else {
+    let mut entries = logs.entries.into_iter();
+    let Some(head) = entries.next() else {
         return Ok(None);
     };
-    let owner = serde_json::from_slice(head);
+    let owner = serde_json::from_slice(&head);
     let owner: LogsOwner = owner.map_err(|error| bad(&logs.journal, 0, error.to_string()))?;
     let signed = verified(&logs.journal, entries)?;
     let debts = debts(&owed)?;
@@ -297,20 +300,26 @@ fn bad(journal: &Journal, entry: usize, why: String) -> UnusableLogs {
     }
 }
 
-fn verified(journal: &Journal, entries: &[Vec<u8>]) -> Result<Vec<Signed>, UnusableLogs> {
-    let read = entries.iter().enumerate().map(|(at, entry)| {
-        let signed = Signed::from_bytes(entry);
-        signed.map_err(|error| bad(journal, at + 1, format!("cannot be read: {error}")))
+fn verified(
+    journal: &Journal,
+    entries: impl Iterator<Item = Vec<u8>>,
+) -> Result<Vec<Signed>, UnusableLogs> {
+    // Each is let go of once it is read: a long log is not in memory twice.
+    let read = (1..).zip(entries).map(|(at, entry)| {
+        let signed = Signed::from_bytes(&entry);
+        signed.map_err(|error| bad(journal, at, format!("cannot be read: {error}")))
     });
     let signed: Vec<Signed> = read.collect::<Result<_, _>>()?;
-    let unsigned = |at| bad(journal, at + 1, "is not signed by the node it names".into());
-    let claims = signed.iter().enumerate();
-    let claims = claims.map(|(at, signed)| signed.claim().ok_or_else(|| unsigned(at)));
-    let claims: Vec<SignatureClaim> = claims.collect::<Result<_, _>>()?;
-    match first_bad(&claims) {
-        Some(at) => Err(unsigned(at)),
-        None => Ok(signed),
+    for (part, first) in signed.chunks(CHECKED).zip((1..).step_by(CHECKED)) {
+        let unsigned = |at| bad(journal, at, "is not signed by the node it names".into());
+        let claims = part.iter().zip(first..);
+        let claims = claims.map(|(signed, at)| signed.claim().ok_or_else(|| unsigned(at)));
+        let claims: Vec<SignatureClaim> = claims.collect::<Result<_, _>>()?;
+        if let Some(at) = first_bad(&claims) {
+            return Err(unsigned(first + at));
+        }
     }
+    Ok(signed)
 }
 
 fn debts(owed: &OpenedJournal) -> Result<Vec<OwedRevoke>, UnusableLogs> {

@@ -2,7 +2,7 @@
 
 use mgp_engine::policy::access::Principal;
 use mgp_engine::policy::grants::{
-    ClusterId, Grant, GrantChange, GrantResource, Grants, LogChange, MemberChange, Subject, Written,
+    ClusterId, GrantChange, GrantResource, Grants, LogChange, MemberChange, Subject, Written,
 };
 use mgp_engine::replication::logs::ClusterLogs;
 use mgp_engine::timestamps::rfc3339_ms;
@@ -104,13 +104,15 @@ fn described(change: &LogChange, here: NodeId, grants: &Grants) -> (EventType, T
             details["granted_by"] = json!(grant.told_by);
             let replaced = grant.replaces.iter().map(ToString::to_string);
             details["replaced"] = replaced.collect();
-            (EventType::AccessGranted, target(grant, here))
+            let about = (&grant.subject, &grant.resource);
+            (EventType::AccessGranted, target(about, here))
         }
         LogChange::Grants(change @ GrantChange::Revoke(_)) => {
             let revoked = change.revoked().iter().map(ToString::to_string);
             details["revoked"] = revoked.collect();
-            let first = change.revoked().iter().find_map(|id| grants.named(*id));
-            let about = first.map(|granted| target(&granted.grant, here));
+            let mut scopes = change.revoked().iter().flat_map(|id| grants.scopes(*id));
+            let first = scopes.next();
+            let about = first.map(|(subject, resource, _)| target((subject, resource), here));
             (EventType::AccessRevoked, about.unwrap_or_default())
         }
         LogChange::Members(change) => (of_members(change, &mut details), Target::default()),
@@ -150,8 +152,8 @@ fn of_members(change: &MemberChange, details: &mut Value) -> EventType {
 }
 
 /// By the ids that calls are recorded under, so that what was granted is found with what was called.
-fn target(grant: &Grant, here: NodeId) -> Target {
-    let agent = match &grant.subject {
+fn target((subject, resource): (&Subject, &GrantResource), here: NodeId) -> Target {
+    let agent = match subject {
         Subject::Agent(agent) if agent.node == here => Some(agent.agent.to_string()),
         other => other.agent_id().map(|agent| agent.to_string()),
     };
@@ -159,7 +161,7 @@ fn target(grant: &Grant, here: NodeId) -> Target {
         true => on.server.to_string(),
         false => on.to_string(),
     };
-    let (server, tool) = match &grant.resource {
+    let (server, tool) = match resource {
         GrantResource::Server(on) => (Some(place(on)), None),
         GrantResource::Tool(on, tool) => (Some(place(on)), Some(tool.clone())),
         GrantResource::Tools(on, tools) => (Some(place(on)), Some(tools.to_string())),

@@ -7,7 +7,9 @@ use mgp_engine::clock::MonotonicTime;
 use mgp_engine::cluster::clock_offset::MeasuredClock;
 use mgp_engine::node_key::PublicKey;
 use mgp_engine::policy::access::Principal;
-use mgp_engine::policy::grants::{ClusterId, LogChange, LogTip, MemberChange, MemberRole, Signed};
+use mgp_engine::policy::grants::{
+    ClusterId, LogChange, LogKey, LogTip, MemberChange, MemberRole, Signed,
+};
 use mgp_engine::replication::replica::{Confirmation, Replica};
 use mgp_engine::replication::role_changes;
 use mgp_engine::replication::rules::{self, KnownServers};
@@ -457,13 +459,19 @@ fn known_tip(records: &ClusterRecords<'_>, node: NodeId) -> Result<LogTip, Refus
 fn first_entries(replica: &Replica, cluster: ClusterId) -> Vec<Vec<u8>> {
     let logs = replica.logs();
     let grants = logs.grants();
-    let all = grants
-        .issuers()
-        .flat_map(|issuer| grants.keys(issuer, 0).map(move |key| (issuer, key)));
-    let (founding, others): (Vec<_>, Vec<_>) = all.partition(|(_, key)| key.1.0 == cluster.0);
+    let founds = |key: &LogKey| key.1.0 == cluster.0;
+    let founding = grants.issuers().find_map(|issuer| {
+        let mut first = logs
+            .entries_from(issuer, 0)
+            .take_while(|(key, _)| key.0 == 0);
+        first.find(|(key, _)| founds(key))
+    });
+    let founding = founding.map(|(_, entry)| entry);
+    let others = logs.entries().filter(|(_, key, _)| !founds(key));
     let mut bytes = 0;
-    let entries = founding.into_iter().chain(others);
-    let entries = entries.filter_map(|(issuer, key)| logs.entry(issuer, key));
+    let entries = founding
+        .into_iter()
+        .chain(others.map(|(_, _, entry)| entry));
     let fitting = entries.take(JOIN_ENTRIES).take_while(|entry| {
         bytes += entry.len();
         bytes <= JOIN_BYTES

@@ -43,7 +43,7 @@ fn is_news(written: &Written, logs: &ClusterLogs) -> bool {
 
 fn is_held(written: &Written, logs: &ClusterLogs) -> bool {
     let key = (written.place().sequence, written.id());
-    logs.entry(written.issuer(), key).is_some()
+    logs.is_known(written.issuer(), key)
 }
 
 fn recorded(taken: &[&Written], logs: &ClusterLogs) -> Vec<Event> {

@@ -1,3 +1,4 @@
+mod long_log;
 mod scene;
 mod shortened;
 

@@ -9,7 +9,10 @@
 //! denial) counts if its issuer certainly may, at a place of its log that is certain.
 
 mod conflicts;
+mod ended;
+mod keys;
 mod log;
+mod memory;
 mod operation;
 mod rekeyed;
 mod signed;
@@ -22,7 +25,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use mgp_protocol::ids::{AgentId, NodeAgent, NodeId};
 use mgp_protocol::mgp::access::Permission;
 
-use self::conflicts::{OperationKey, Withdrawals};
+use self::conflicts::Withdrawals;
+use self::ended::EndedGrants;
+pub use self::keys::GrantKey;
+use self::keys::{OperationKey, grant_keys, revoke_keys};
 use self::log::{GrantTaken, IssuerLog};
 pub use self::log::{HELD_MAX, LogKey};
 pub use self::operation::{
@@ -206,11 +212,11 @@ type MemberKey = (LogPosition, OperationId);
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Grants {
     logs: BTreeMap<NodeId, IssuerLog>,
-    /// By operation as well: a forked log has two for one place.
-    granted: BTreeMap<Subject, BTreeMap<(GrantId, LogPosition, OperationId), Granted>>,
-    /// Whom each grant is about.
+    granted: BTreeMap<Subject, BTreeMap<GrantKey, Box<Granted>>>,
+    /// Whom each of them is about.
     subjects: BTreeSet<(GrantId, Subject)>,
-    revoked: BTreeMap<GrantId, BTreeSet<OperationKey>>,
+    ended: EndedGrants,
+    revoked: BTreeSet<(GrantId, OperationKey)>,
     withdrawals: Withdrawals,
     sweeps: BTreeMap<Subject, BTreeSet<Sweep>>,
     members: BTreeMap<MemberKey, ToldChange>,
@@ -275,7 +281,7 @@ impl Grants {
         let place = operation.place();
         for id in change.revoked() {
             let key = (place, operation.id());
-            self.revoked.entry(*id).or_default().insert(key);
+            self.revoked.insert((*id, key));
         }
         self.note_withdrawal(operation, change);
         match change {
@@ -295,27 +301,23 @@ impl Grants {
     }
 
     fn keep(&mut self, operation: &Written, grant: &Grant) {
-        let told = operation.operation();
         let of_subject = self.granted.entry(grant.subject.clone()).or_default();
-        let granted = Granted {
-            grant: grant.clone(),
-            place: told.place,
-            author: told.author.clone(),
-            told_at_ms: told.told_at_ms,
-            context: told.context.clone(),
-        };
-        of_subject.insert((grant.id, told.place, operation.id()), granted);
+        let granted = Granted::new(operation.operation(), grant);
+        let key = (grant.id, granted.place, operation.id());
+        of_subject.insert(key, Box::new(granted));
         self.subjects.insert((grant.id, grant.subject.clone()));
     }
 
-    /// Every grant of a subject, whether it counts or not.
+    /// Every grant of a subject that is not shed, whether it counts or not.
     pub fn of<'a>(&'a self, subject: &Subject) -> impl Iterator<Item = &'a Granted> + use<'a> {
         self.granted
             .get(subject)
             .into_iter()
             .flat_map(BTreeMap::values)
+            .map(Box::as_ref)
     }
 
+<<<<<<< HEAD
     /// Every grant of a subject that overlaps this one, whether it counts or not.
     pub(crate) fn overlapping(&self, subject: &Subject) -> impl Iterator<Item = &Granted> {
         let all = conflicts::overlapping_subjects(&self.granted, subject);
@@ -330,32 +332,29 @@ impl Grants {
     }
 
     /// Every grant of everyone, whether it counts or not.
+=======
+    /// Every grant of everyone that is not shed, whether it counts or not.
+>>>>>>> main
     pub fn all(&self) -> impl Iterator<Item = &Granted> {
-        self.granted.values().flat_map(BTreeMap::values)
+        let all = self.granted.values().flat_map(BTreeMap::values);
+        all.map(Box::as_ref)
     }
 
-    /// The grant of this name, whether it counts or not; one of them where a forked log has two.
+    /// The grant of this name, if it is not shed, whether it counts or not; one of them where a forked log has two.
     #[must_use]
     pub fn named(&self, id: GrantId) -> Option<&Granted> {
         self.with_id(id).next()
     }
 
-    /// All grants of this name: a forked log has several.
+    /// All grants of this name that are not shed: a forked log has several.
     fn with_id(&self, id: GrantId) -> impl Iterator<Item = &Granted> {
-        let (node, sequence) = (NodeId([0; 32]), 0);
-        let first = Subject::Agent(node.agent(AgentId::new("")));
+        let first = Subject::Agent(NodeId([0; 32]).agent(AgentId::new("")));
         let subjects = self.subjects.range((id, first)..);
         let subjects = subjects.take_while(move |(of, _)| *of == id);
-        let place = LogPosition {
-            issuer: node,
-            sequence,
-        };
-        let from = (id, place, OperationId::START);
         subjects.flat_map(move |(_, subject)| {
             let of_subject = self.granted.get(subject).into_iter();
-            let found = of_subject.flat_map(move |of_subject| of_subject.range(from..));
-            let found = found.take_while(move |(key, _)| key.0 == id);
-            found.map(|(_, granted)| granted)
+            let found = of_subject.flat_map(move |all| all.range(grant_keys(id)));
+            found.map(|(_, granted)| &**granted)
         })
     }
 
@@ -367,8 +366,8 @@ impl Grants {
             GrantChange::Revoke(Revoke::UpTo { subject, .. }) => Some(subject),
             GrantChange::Revoke(Revoke::Ids(_)) => None,
         };
-        let revoked = change.revoked().iter().filter_map(|id| self.named(*id));
-        let revoked = revoked.map(|granted| &granted.grant.subject);
+        let revoked = change.revoked().iter().flat_map(|id| self.scopes(*id));
+        let revoked = revoked.map(|(subject, ..)| subject);
         revoked.chain(told).cloned().collect()
     }
 
@@ -415,14 +414,14 @@ impl Grants {
     /// The first place where somebody who may took the grant back. The end of a denial gives, so that it
     /// needs as much as a grant that allows.
     fn taken_back(&self, granted: &Granted, authority: &Authority) -> Option<LogPosition> {
-        let by_id = self.revoked.get(&granted.grant.id);
+        let by_id = self.revoked.range(revoke_keys(granted.grant.id));
         let sweeps = self.sweeps.get(&granted.grant.subject);
         let swept = sweeps.into_iter().flatten().filter(|sweep| {
             let until = sweep.until.get(&granted.place.issuer);
             until.is_some_and(|until| granted.place.sequence <= *until)
         });
-        let by_id = by_id.into_iter().flatten().map(|(place, _)| *place);
-        let places = by_id.chain(swept.map(|sweep| sweep.place));
+        let places = by_id.map(|(_, (place, _))| *place);
+        let places = places.chain(swept.map(|sweep| sweep.place));
         let counts = |place: &LogPosition| match granted.grant.permission {
             Permission::Allow => authority.takes(place.issuer),
             Permission::Deny => authority.gives(*place) && self.doubt(*place).is_none(),
@@ -474,6 +473,12 @@ impl Grants {
             Some(log) => Some(log.tip_at(next)),
             None => (next == 0).then_some(LogTip::EMPTY),
         }
+    }
+
+    /// True when this operation is known.
+    #[must_use]
+    pub fn is_known(&self, issuer: NodeId, key: LogKey) -> bool {
+        self.logs.get(&issuer).is_some_and(|log| log.contains(key))
     }
 
     /// The operations of an issuer from this place on, certain or not.

@@ -75,7 +75,7 @@ pub fn batch(mine: Mine<'_>, theirs: &LogHeads, cursor: Option<BehindCursor>) ->
         };
         let certain = logs.entries_from(*issuer, from);
         for (_, entry) in certain.take_while(|(key, _)| key.0 < mine.tip.next) {
-            if !batch.add(entry) {
+            if !batch.add(&entry) {
                 return with_cursor(batch, cursor);
             }
         }
@@ -95,7 +95,7 @@ pub fn batch(mine: Mine<'_>, theirs: &LogHeads, cursor: Option<BehindCursor>) ->
             };
             let sent = cursor.is_some_and(|cursor| *issuer == cursor.issuer && key < cursor.key);
             let not_stored = unstored.get(issuer).is_some_and(|keys| keys.contains(&key));
-            if !sent && !not_stored && !batch.add(entry) {
+            if !sent && !not_stored && !batch.add(&entry) {
                 return with_cursor(batch, Some(at));
             }
         }

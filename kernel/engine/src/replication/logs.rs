@@ -1,6 +1,7 @@
 //! The logs of all admins of one cluster, as they are known at one node: what they add up to, who may issue, and
 //! the entries themselves, as they came, for other nodes.
 
+mod archive;
 #[cfg(test)]
 mod tests;
 
@@ -12,16 +13,22 @@ use mgp_protocol::hex_id;
 use mgp_protocol::ids::NodeId;
 use serde::{Deserialize, Serialize};
 
+use self::archive::EntryArchive;
 use super::members::ClusterMembers;
 use crate::policy::grants::{
-    Applied, Authority, ClusterId, Grants, LogChange, LogKey, LogTip, MemberChange, NotApplied,
-    OperationId, Signed,
+    Applied, Authority, ClusterId, GrantId, GrantKey, Granted, Grants, LogChange, LogKey, LogTip,
+    MemberChange, NotApplied, Signed, Subject,
 };
+use crate::store::journal::JOURNAL_MAX;
 
 hex_id! {
     /// The hash of the places and ids of operations, in their order.
     BehindDigest, 32
 }
+
+/// Bytes of entries from which on a node writes nothing that gives. It is half of the file they are in: what takes
+/// away has the other half, of all admins together.
+pub const GRANTING_BYTES_MAX: u64 = JOURNAL_MAX / 2;
 
 /// What a node says it has of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -68,7 +75,7 @@ pub struct ClusterLogs {
     grants: Grants,
     members: ClusterMembers,
     authority: Authority,
-    entries: BTreeMap<NodeId, BTreeMap<LogKey, Arc<[u8]>>>,
+    entries: BTreeMap<NodeId, EntryArchive>,
 }
 
 /// All of it follows from which operations are known.
@@ -77,8 +84,9 @@ impl Hash for ClusterLogs {
         (self.here, self.cluster).hash(state);
         for (issuer, entries) in &self.entries {
             issuer.hash(state);
-            state.write_usize(entries.len());
-            entries.keys().for_each(|key| key.hash(state));
+            state.write_usize(entries.count());
+            let keys = self.grants.keys(*issuer, 0);
+            keys.for_each(|key| key.hash(state));
         }
     }
 }
@@ -106,6 +114,10 @@ impl ClusterLogs {
         let mut outdated = false;
         let taken = self.keep(signed, &mut outdated);
         self.judge_members(outdated);
+        let is_new = matches!(taken, Ok(applied) if applied != Applied::Known);
+        if is_new && self.can_end_grants(signed) {
+            self.grants.shed(&self.authority);
+        }
         taken
     }
 
@@ -131,6 +143,9 @@ impl ClusterLogs {
             });
             if left.len() == before || left.is_empty() {
                 self.judge_members(outdated);
+                if new.iter().any(|signed| self.can_end_grants(signed)) {
+                    self.grants.shed(&self.authority);
+                }
                 return new;
             }
         }
@@ -153,14 +168,14 @@ impl ClusterLogs {
             }
         }
         let key = (written.place().sequence, written.id());
-        if self.entry(issuer, key).is_some() {
+        if self.grants.is_known(issuer, key) {
             return Ok(Applied::Known);
         }
         let before = self.grants.tip(issuer);
         let applied = self.grants.apply(written)?;
         if applied != Applied::Known {
             let of_issuer = self.entries.entry(issuer).or_default();
-            of_issuer.insert(key, signed.entry());
+            of_issuer.add(key, signed.entry(), self.grants.tip(issuer).next);
             *outdated = *outdated || self.concerns_members(&operation.change, issuer, before);
         }
         Ok(applied)
@@ -218,34 +233,108 @@ impl ClusterLogs {
         &self.authority
     }
 
+    /// True when this entry is known.
+    #[must_use]
+    pub fn is_known(&self, issuer: NodeId, key: LogKey) -> bool {
+        self.grants.is_known(issuer, key)
+    }
+
     /// The bytes of an entry, as they came.
     #[must_use]
-    pub fn entry(&self, issuer: NodeId, key: LogKey) -> Option<&Arc<[u8]>> {
-        self.entries.get(&issuer)?.get(&key)
+    pub fn entry(&self, issuer: NodeId, key: LogKey) -> Option<Arc<[u8]>> {
+        let known = self.is_known(issuer, key);
+        known.then(|| self.entries.get(&issuer)?.reader().read(key))?
     }
 
     /// The bytes of all entries, as they came, log by log.
-    pub fn entries(&self) -> impl Iterator<Item = (NodeId, LogKey, &Arc<[u8]>)> {
-        let logs = self.entries.iter();
-        logs.flat_map(|(issuer, log)| log.iter().map(|(key, entry)| (*issuer, *key, entry)))
+    pub fn entries(&self) -> impl Iterator<Item = (NodeId, LogKey, Arc<[u8]>)> {
+        let logs = self.grants.issuers();
+        logs.flat_map(move |issuer| {
+            let entries = self.entries_from(issuer, 0);
+            entries.map(move |(key, entry)| (issuer, key, entry))
+        })
     }
 
     /// Those of one log, from this place on.
-    pub(super) fn entries_from(
+    pub fn entries_from(
         &self,
         issuer: NodeId,
         sequence: u64,
-    ) -> impl Iterator<Item = (LogKey, &Arc<[u8]>)> {
-        let from = (sequence, OperationId::START);
-        let log = self.entries.get(&issuer).into_iter();
-        let entries = log.flat_map(move |log| log.range(from..));
-        entries.map(|(key, entry)| (*key, entry))
+    ) -> impl Iterator<Item = (LogKey, Arc<[u8]>)> {
+        let mut reader = self.entries.get(&issuer).map(EntryArchive::reader);
+        let keys = self.grants.keys(issuer, sequence);
+        keys.filter_map(move |key| Some((key, reader.as_mut()?.read(key)?)))
     }
 
     /// How many entries are known.
     #[must_use]
     pub fn count(&self) -> usize {
-        self.entries.values().map(BTreeMap::len).sum()
+        self.entries.values().map(EntryArchive::count).sum()
+    }
+
+    /// How many bytes all entries have, as they came.
+    #[must_use]
+    pub fn entry_bytes(&self) -> u64 {
+        self.entries.values().map(EntryArchive::entry_bytes).sum()
+    }
+
+    /// How many bytes of memory all of it takes, nearly.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        let entries = self.entries.values().map(EntryArchive::memory);
+        self.grants.memory() + entries.sum::<usize>()
+    }
+
+    /// The grant of this name, whether it counts or not; one of them where a forked log has two.
+    #[must_use]
+    pub fn find_grant(&self, id: GrantId) -> Option<Granted> {
+        let whole = self.grants.named(id).cloned();
+        whole.or_else(|| self.restore(self.grants.shed_key(id)?))
+    }
+
+    /// Every grant of a subject, whether it counts or not.
+    #[must_use]
+    pub fn grants_for(&self, subject: &Subject) -> Vec<Granted> {
+        let whole = self.grants.of(subject).cloned();
+        whole.chain(self.shed_grants(Some(subject))).collect()
+    }
+
+    /// Every grant of everyone, whether it counts or not.
+    #[must_use]
+    pub fn all_grants(&self) -> Vec<Granted> {
+        let whole = self.grants.all().cloned();
+        whole.chain(self.shed_grants(None)).collect()
+    }
+
+    /// Those that were shed, log by log: what lies together is read together.
+    fn shed_grants(&self, of: Option<&Subject>) -> Vec<Granted> {
+        let mut keys: Vec<GrantKey> = self.grants.shed_keys(of).collect();
+        keys.sort_unstable_by_key(|(_, place, _)| *place);
+        let logs = keys.chunk_by(|(_, one, _), (_, next, _)| one.issuer == next.issuer);
+        let granted = logs.flat_map(|keys| {
+            let log = keys.first().and_then(|key| self.entries.get(&key.1.issuer));
+            let mut reader = log.map(EntryArchive::reader);
+            let read = keys.iter().filter_map(move |(_, place, id)| {
+                let entry = reader.as_mut()?.read((place.sequence, *id))?;
+                parse_grant(&entry)
+            });
+            read.collect::<Vec<_>>()
+        });
+        granted.collect()
+    }
+
+    fn restore(&self, (_, place, id): GrantKey) -> Option<Granted> {
+        parse_grant(&self.entry(place.issuer, (place.sequence, id))?)
+    }
+
+    /// Whether a grant may have ended for good with this entry.
+    fn can_end_grants(&self, signed: &Signed) -> bool {
+        match &signed.written().operation().change {
+            LogChange::Grants(change) => self.grants.can_end_grants(change),
+            // Somebody more may take away.
+            LogChange::Members(_) => true,
+            LogChange::Unknown(_) => false,
+        }
     }
 
     /// The heads of what is known here, without what is not on disk.
@@ -273,6 +362,12 @@ impl ClusterLogs {
         let behind = digest(behind);
         LogHead { tip, behind }
     }
+}
+
+/// The grant of an entry that was taken.
+fn parse_grant(entry: &[u8]) -> Option<Granted> {
+    let signed = Signed::from_bytes(entry).ok()?;
+    Granted::from_operation(signed.written())
 }
 
 /// None of no operations.

@@ -119,8 +119,8 @@ mod tests {
     }
 
     fn force(logs: &ClusterLogs, id: u8) -> Force {
-        let granted = logs.grants().named(GrantId([id; 16])).unwrap();
-        logs.grants().force(granted, logs.authority(), 0)
+        let granted = logs.find_grant(GrantId([id; 16])).unwrap();
+        logs.grants().force(&granted, logs.authority(), 0)
     }
 
     /// What it took away and what it gave before stays; what it gives after counts nowhere, and nobody waits for it.

@@ -81,8 +81,26 @@ pub fn explain(
     now: MonotonicTime,
 ) -> Explanation {
     let (server, tool) = on;
+<<<<<<< HEAD
     let on = replica.logs().here().server(server.clone());
     let levels = levels(replica, caller, &on, tool, now_ms);
+=======
+    let here = replica.logs().here().server(server.clone());
+    let of_tool = tool.map(|tool| GrantResource::Tool(here.clone(), tool.to_owned()));
+    let levels = [
+        (Source::ToolGrant, of_tool),
+        (Source::ServerGrant, Some(GrantResource::Server(here))),
+    ];
+    let all = replica.logs().grants_for(&Subject::Agent(caller.clone()));
+    let levels = levels.into_iter().filter_map(|(source, resource)| {
+        let resource = resource?;
+        let found = all.iter();
+        let found = found.filter(|granted| granted.grant.resource == resource);
+        let found = found.map(|granted| (granted, replica.force(granted, now_ms)));
+        let found = found.collect();
+        Some((source, resource, found))
+    });
+>>>>>>> main
     let rules = foreign_rules(replica, known, now_ms, now);
     let name = |node| member_name(replica, node);
     let hindrance = rules.hindrance(caller, server, tool);
@@ -136,7 +154,24 @@ pub fn explain_elsewhere(
     tool: Option<&str>,
     now_ms: u64,
 ) -> Explanation {
+<<<<<<< HEAD
     let levels = levels(replica, caller, on, tool, now_ms);
+=======
+    let all = replica.logs().grants_for(&Subject::Agent(caller.clone()));
+    let of_tool = tool.map(|tool| GrantResource::Tool(on.clone(), tool.to_owned()));
+    let levels = [
+        (Source::ToolGrant, of_tool),
+        (Source::ServerGrant, Some(GrantResource::Server(on.clone()))),
+    ];
+    let levels = levels.into_iter().filter_map(|(source, resource)| {
+        let resource = resource?;
+        let found = all.iter();
+        let found = found.filter(|granted| granted.grant.resource == resource);
+        let found = found.map(|granted| (granted, replica.force(granted, now_ms)));
+        let found = found.collect();
+        Some((source, resource, found))
+    });
+>>>>>>> main
     let name = |node| member_name(replica, node);
     explain_foreign(levels.into_iter(), None, &name)
 }
@@ -406,8 +441,11 @@ mod tests {
         let (on, other) = (node(0).server(files()), node(2).server(files()));
         let allowed = |owner: &OwnerOfFiles, on: &NodeServer| {
             let tool = Some("read_it");
-            let told = explain_elsewhere(&owner.replica, &caller(), on, tool, 0);
-            told.permission == Permission::Allow
+            let decisive = owner.replica.decisive_grant(&caller(), on, tool, 0);
+            let allowed = decisive.is_some_and(|it| it.grant.permission == Permission::Allow);
+            let explained = explain_elsewhere(&owner.replica, &caller(), on, tool, 0);
+            assert_eq!(allowed, explained.permission == Permission::Allow);
+            allowed
         };
         assert!(!allowed(&owner, &on), "nobody granted it");
         let granted = owner.other.write(allow(1));

@@ -266,7 +266,7 @@ impl World {
             Some(_) | None => {
                 let entries = replica.logs().entries();
                 let read = entries.map(|(_, _, entry)| {
-                    let signed = self.reader.read(entry).unwrap();
+                    let signed = self.reader.read(&entry).unwrap();
                     signed.written().clone()
                 });
                 let held = Rc::new(Held::new(read.collect(), self.cluster));

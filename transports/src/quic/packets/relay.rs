@@ -148,6 +148,7 @@ impl Relay {
         match head {
             PacketHead::RelayTo(to) => {
                 if let Some(why) = self.pass_on(from, to, &payload)
+                    && locked(&self.traffic).may_refuse(from, Instant::now())
                     && let Some(sender) = self.neighbor(from)
                 {
                     sender.send(PacketHead::RelayRefused(to, why), &[]);

@@ -34,11 +34,21 @@ pub(super) async fn grant(
     grant: Grant,
 ) -> Result<DecidedInCluster, Refusal> {
     let (names, who) = (cx.name_sources.nodes.others(), by.principal.clone());
+    let older = cx.name_sources.nodes.without_patterns();
     decide(cx, by, move |records| {
         let logs = records.replica.logs();
         let (grants, authority) = (logs.grants(), logs.authority());
         let (id, now_ms) = (records.fresh, records.now_ms);
-        access::grant(&grant, &who, &names, grants, authority, id, now_ms).map_err(refused)
+        let made = access::grant(&grant, &who, &names, grants, authority, id, now_ms);
+        let made = made.map_err(refused)?;
+        let pattern = |it: &GrantChange| matches!(it, GrantChange::Grant(grant) if grant.is_pattern());
+        match older.is_empty() || !made.iter().any(pattern) {
+            true => Ok(made),
+            false => Err(Refusal::BadParams(format!(
+                "{} of an older version does not read grants with patterns, and would close all that this node has granted: update it first, or grant each agent and tool by its name",
+                older.join(", ")
+            ))),
+        }
     })
     .await
 }

@@ -9,16 +9,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use mgp_protocol::ids::NodeId;
 use mgp_protocol::mgp::access::Permission;
 
+use super::keys::{OperationKey, revoke_keys};
 use super::log::IssuerLog;
+use super::memory::{context_memory, resource_memory, subject_memory, tree_memory};
 use super::operation::BRANCHES_NAMED_MAX;
 use super::{
     Authority, CausalContext, Force, GrantChange, GrantId, GrantResource, Granted, Grants,
     LogChange, LogPosition, OperationId, Revoke, Subject, Written,
 };
 use crate::policy::tool_pattern::ToolPattern;
-
-/// Where an operation stands: a forked log has two in one place.
-pub(super) type OperationKey = (LogPosition, OperationId);
 
 /// What is known of a withdrawal beside its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,6 +56,19 @@ struct IssuerFronts {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct KnowledgeFront(Vec<(u64, u64)>);
 
+impl SameScope {
+    fn memory(&self) -> usize {
+        let fronts = self.fronts.iter().flat_map(|(_, fronts)| {
+            let logs = fronts.logs.iter();
+            let each = logs.map(|(_, front)| front.0.capacity() * size_of::<(u64, u64)>());
+            each.chain([fronts.logs.capacity() * size_of::<(NodeId, KnowledgeFront)>()])
+        });
+        self.keys.capacity() * size_of::<OperationKey>()
+            + self.fronts.capacity() * size_of::<(NodeId, IssuerFronts)>()
+            + fronts.sum::<usize>()
+    }
+}
+
 impl KnowledgeFront {
     fn add(&mut self, place: u64, known: u64) {
         let at = self.0.partition_point(|(other, _)| *other < place);
@@ -77,10 +89,18 @@ impl KnowledgeFront {
     }
 }
 
+/// Room for one: most lists get no second one, and would have room for four.
+fn reserve_first<T>(list: &mut Vec<T>) {
+    if list.is_empty() {
+        list.reserve_exact(1);
+    }
+}
+
 /// The value of a sorted list for this node, which is made if there is none.
 fn value_for<T: Default>(list: &mut Vec<(NodeId, T)>, node: NodeId) -> &mut T {
     let at = list.partition_point(|(other, _)| *other < node);
     if list.get(at).is_none_or(|(other, _)| *other != node) {
+        reserve_first(list);
         list.insert(at, (node, T::default()));
     }
     &mut list[at].1
@@ -107,6 +127,7 @@ impl Withdrawals {
         let Err(at) = scope.keys.binary_search(&key) else {
             return;
         };
+        reserve_first(&mut scope.keys);
         scope.keys.insert(at, key);
         let (place, _) = key;
         let Some(withdrawal) = self.all.get(&key) else {
@@ -148,6 +169,22 @@ impl Withdrawals {
     ) -> impl Iterator<Item = &'a SameScope> + use<'a> {
         let subjects = overlapping_subjects(&self.about, subject);
         subjects.flat_map(|(_, about)| overlapping_scopes(about, resource))
+    }
+
+    /// How many bytes of memory they take, nearly.
+    pub(super) fn memory(&self) -> usize {
+        let contexts = self.all.values().map(|it| context_memory(&it.context));
+        let about = self.about.iter().map(|(subject, scopes)| {
+            let each = scopes
+                .iter()
+                .map(|(about, scope)| about.as_ref().map_or(0, resource_memory) + scope.memory());
+            subject_memory(subject)
+                + tree_memory::<(Option<GrantResource>, SameScope)>(scopes.len())
+                + each.sum::<usize>()
+        });
+        tree_memory::<(OperationKey, Withdrawal)>(self.all.len())
+            + tree_memory::<(Subject, [usize; 3])>(self.about.len())
+            + contexts.chain(about).sum::<usize>()
     }
 
     /// The first one at this place.
@@ -242,7 +279,7 @@ impl Grants {
                 context: told.context.clone(),
             };
             self.withdrawals.all.insert(key, withdrawal);
-            for (subject, resource) in self.scopes(change) {
+            for (subject, resource) in self.withdrawn(change) {
                 self.withdrawals.set_about(key, &subject, resource.as_ref());
             }
         }
@@ -251,7 +288,7 @@ impl Grants {
         };
         if grant.permission == Permission::Allow {
             let withdrawals = &mut self.withdrawals;
-            for key in self.revoked.get(&grant.id).into_iter().flatten() {
+            for (_, key) in self.revoked.range(revoke_keys(grant.id)) {
                 if withdrawals.all.contains_key(key) {
                     withdrawals.set_about(*key, &grant.subject, Some(&grant.resource));
                 }
@@ -260,16 +297,13 @@ impl Grants {
     }
 
     /// What a change takes back, of what is known.
-    fn scopes(&self, change: &GrantChange) -> BTreeSet<WithdrawnScope> {
+    fn withdrawn(&self, change: &GrantChange) -> BTreeSet<WithdrawnScope> {
         if let GrantChange::Revoke(Revoke::UpTo { subject, .. }) = change {
             return [(subject.clone(), None)].into();
         }
-        let named = change.revoked().iter().flat_map(|id| self.with_id(*id));
-        let allowed = named.filter(|granted| granted.grant.permission == Permission::Allow);
-        let scopes = allowed.map(|granted| {
-            let grant = &granted.grant;
-            (grant.subject.clone(), Some(grant.resource.clone()))
-        });
+        let named = change.revoked().iter().flat_map(|id| self.scopes(*id));
+        let allowed = named.filter(|(.., permission)| *permission == Permission::Allow);
+        let scopes = allowed.map(|(subject, about, _)| (subject.clone(), Some(about.clone())));
         scopes.collect()
     }
 
@@ -357,11 +391,19 @@ impl Grants {
             return false;
         }
         let about = |id: &GrantId| {
+<<<<<<< HEAD
             let mut named = self.with_id(*id);
             named.any(|it| {
                 it.grant.permission == Permission::Allow
                     && it.grant.subject.overlaps(&grant.subject)
                     && it.grant.resource.overlaps(&grant.resource)
+=======
+            let mut named = self.scopes(*id);
+            named.any(|(subject, resource, permission)| {
+                permission == Permission::Allow
+                    && *subject == grant.subject
+                    && overlap(resource, &grant.resource)
+>>>>>>> main
             })
         };
         match revoke {
@@ -406,8 +448,13 @@ impl Grants {
     fn known_grants(&self, change: &GrantChange, issuer: NodeId) -> CausalContext {
         let mut context = CausalContext::default();
         let named: BTreeSet<&GrantId> = change.revoked().iter().collect();
+<<<<<<< HEAD
         for (subject, resource) in self.scopes(change) {
             let left = self.overlapping(&subject).filter(|granted| {
+=======
+        for (subject, resource) in self.withdrawn(change) {
+            let left = self.of(&subject).filter(|granted| {
+>>>>>>> main
                 let grant = &granted.grant;
                 let overlaps = resource.as_ref();
                 let overlaps = overlaps.is_none_or(|about| about.overlaps(&grant.resource));
@@ -415,7 +462,7 @@ impl Grants {
                     && grant.permission == Permission::Allow
                     && granted.place.issuer != issuer
                     && !named.contains(&grant.id)
-                    && !self.revoked.contains_key(&grant.id)
+                    && self.revoked.range(revoke_keys(grant.id)).next().is_none()
             });
             for granted in left {
                 let certain = self.tip(granted.place.issuer).next;

@@ -4,7 +4,9 @@
 //! All of it depends on the set of known operations alone, not on the order in which they came.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
+use super::memory::tree_memory;
 use super::{LogTip, NotApplied, OperationId, Written};
 
 /// Operations kept of one log while earlier ones are missing; more are refused, and come again with those
@@ -19,11 +21,11 @@ pub type LogKey = (u64, OperationId);
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct IssuerLog {
+    /// The certain part: one operation for each place, each naming the one before. That they are in this order is
+    /// all there is to know of them.
+    chain: Vec<OperationId>,
+    /// What lies behind it.
     items: BTreeMap<LogKey, GrantLogItem>,
-    /// How many operations from the first on are certain: one for each place, each naming the one before.
-    certain: u64,
-    /// The last of them.
-    last: Option<OperationId>,
     /// The first place that is claimed by two.
     fork: Option<u64>,
     /// How many have no unbroken chain to the start.
@@ -55,48 +57,58 @@ impl IssuerLog {
         self.fork
     }
 
+    /// How many operations from the first on are certain.
     pub(super) fn certain(&self) -> u64 {
-        self.certain
+        self.chain.len() as u64
     }
 
     /// The certain part's end.
     pub(super) fn tip(&self) -> LogTip {
-        LogTip {
-            next: self.certain,
-            id: self.last.unwrap_or(OperationId::START),
-        }
+        self.tip_at(self.certain())
     }
 
     /// The end of the first `next` operations, which must be certain.
     pub(super) fn tip_at(&self, next: u64) -> LogTip {
-        if next == self.certain {
-            return self.tip();
-        }
         LogTip {
             next,
-            id: self.id_before(next).unwrap_or(OperationId::START),
+            id: self.id_before(next),
         }
     }
 
     /// The id of the operation before this place, which must be certain.
-    fn id_before(&self, sequence: u64) -> Option<OperationId> {
-        let before = sequence.checked_sub(1)?;
-        self.ids(before).next()
+    fn id_before(&self, sequence: u64) -> OperationId {
+        let before = sequence.checked_sub(1).and_then(|at| self.chained(at));
+        before.unwrap_or(OperationId::START)
     }
 
-    /// Everything from this place on.
+    /// The certain operation in this place.
+    fn chained(&self, sequence: u64) -> Option<OperationId> {
+        let at = usize::try_from(sequence).ok()?;
+        self.chain.get(at).copied()
+    }
+
+    /// True when this operation is known.
+    pub(super) fn contains(&self, key: LogKey) -> bool {
+        self.chained(key.0) == Some(key.1) || self.items.contains_key(&key)
+    }
+
+    /// Everything from this place on. What is not certain lies behind all that is.
     pub(super) fn from(&self, sequence: u64) -> impl Iterator<Item = LogKey> + use<'_> {
-        let from = (sequence, OperationId::START);
-        self.items.range(from..).map(|(key, _)| *key)
+        let first = usize::try_from(sequence).unwrap_or(usize::MAX);
+        let first = first.min(self.chain.len());
+        let certain = (first as u64..).zip(self.chain[first..].iter().copied());
+        let behind = self.items.range((sequence, OperationId::START)..);
+        certain.chain(behind.map(|(key, _)| *key))
     }
 
-    fn ids(&self, sequence: u64) -> impl Iterator<Item = OperationId> + use<'_> {
-        self.at(sequence).map(|(key, _)| key.1)
-    }
-
-    fn at(&self, sequence: u64) -> impl Iterator<Item = (&LogKey, &GrantLogItem)> {
-        let (first, last) = (OperationId::START, OperationId([0xff; 32]));
-        self.items.range((sequence, first)..=(sequence, last))
+    /// What is known in this place, each with the one before that it names.
+    fn at(&self, sequence: u64) -> impl Iterator<Item = (OperationId, OperationId)> {
+        let certain = self.chained(sequence);
+        let certain = certain.map(|id| (id, self.id_before(sequence)));
+        let behind = self.items.range(keys_at(sequence));
+        certain
+            .into_iter()
+            .chain(behind.map(|(key, item)| (key.1, item.previous)))
     }
 
     /// Takes an operation.
@@ -104,18 +116,11 @@ impl IssuerLog {
         let key @ (sequence, id) = (written.place().sequence, written.id());
         let previous = written.operation().previous;
         if self.goes_on_with(sequence, previous) {
-            self.items.insert(
-                key,
-                GrantLogItem {
-                    previous,
-                    attached: true,
-                },
-            );
-            (self.certain, self.last) = (sequence + 1, Some(id));
-            self.longest = self.longest.max(self.certain);
+            self.chain.push(id);
+            self.longest = self.longest.max(self.certain());
             return Ok(GrantTaken::New);
         }
-        if self.items.contains_key(&key) {
+        if self.contains(key) {
             return Ok(GrantTaken::Known);
         }
         let attached = self.attaches(sequence, previous);
@@ -133,29 +138,29 @@ impl IssuerLog {
 
     /// True for the usual case: the next one of a log that is certain as far as it is known.
     fn goes_on_with(&self, sequence: u64, previous: OperationId) -> bool {
-        let whole = self.items.len() as u64 == self.certain && self.fork.is_none();
-        whole && sequence == self.certain && previous == self.tip().id
+        let whole = self.items.is_empty() && self.fork.is_none();
+        whole && sequence == self.certain() && previous == self.tip().id
     }
 
     fn attaches(&self, sequence: u64, previous: OperationId) -> bool {
         match sequence.checked_sub(1) {
             None => true,
             Some(before) => {
-                let before = self.items.get(&(before, previous));
-                before.is_some_and(|item| item.attached)
+                let item = self.items.get(&(before, previous));
+                self.chained(before) == Some(previous) || item.is_some_and(|item| item.attached)
             }
         }
     }
 
     fn has_room(&self, attached: bool) -> Result<(), NotApplied> {
-        let from = self.certain;
+        let from = self.certain();
         if !attached {
             return match self.held < HELD_MAX {
                 true => Ok(()),
                 false => Err(NotApplied::Gap { from }),
             };
         }
-        let attached = (self.items.len() - self.held) as u64;
+        let attached = (self.chain.len() + self.items.len() - self.held) as u64;
         match attached - self.longest < BRANCHES_MAX {
             true => Ok(()),
             false => Err(NotApplied::TooManyBranches),
@@ -166,12 +171,12 @@ impl IssuerLog {
     fn contested(&self, sequence: u64, id: OperationId, previous: OperationId) -> Option<u64> {
         let before = sequence.checked_sub(1);
         let other_before = before.filter(|before| {
-            self.ids(*before).any(|known| known != previous)
-                || self.at(sequence).any(|(_, item)| item.previous != previous)
+            self.at(*before).any(|(known, _)| known != previous)
+                || self.at(sequence).any(|(_, named)| named != previous)
         });
         let other_here = || {
-            let mut named = self.at(sequence + 1).map(|(_, item)| item.previous);
-            self.ids(sequence).next().is_some() || named.any(|named| named != id)
+            let mut named = self.at(sequence + 1).map(|(_, named)| named);
+            self.at(sequence).next().is_some() || named.any(|named| named != id)
         };
         other_before.or_else(|| other_here().then_some(sequence))
     }
@@ -181,9 +186,7 @@ impl IssuerLog {
         let mut reached = vec![key];
         while let Some((sequence, id)) = reached.pop() {
             self.longest = self.longest.max(sequence + 1);
-            let last = OperationId([0xff; 32]);
-            let behind = (sequence + 1, OperationId::START)..=(sequence + 1, last);
-            for (key, item) in self.items.range_mut(behind) {
+            for (key, item) in self.items.range_mut(keys_at(sequence + 1)) {
                 if item.previous == id && !item.attached {
                     item.attached = true;
                     self.held -= 1;
@@ -193,15 +196,36 @@ impl IssuerLog {
         }
     }
 
+    /// Moves the end of the certain part to where it belongs.
     fn settle(&mut self) {
         let end = self.fork.unwrap_or(u64::MAX);
-        let before = self.certain;
-        self.certain = self.certain.min(end);
-        while self.certain < end && self.ids(self.certain).next().is_some() {
-            self.certain += 1;
+        while self.certain() > end
+            && let Some(id) = self.chain.pop()
+        {
+            let (sequence, previous) = (self.certain(), self.tip().id);
+            let attached = true;
+            let item = GrantLogItem { previous, attached };
+            self.items.insert((sequence, id), item);
         }
-        if self.certain != before {
-            self.last = self.id_before(self.certain);
+        while self.certain() < end {
+            // Before the fork there is one for each place, and it names the one before.
+            let next = self.items.range(keys_at(self.certain())).next();
+            let Some(key) = next.map(|(key, _)| *key) else {
+                return;
+            };
+            self.items.remove(&key);
+            self.chain.push(key.1);
         }
     }
+
+    /// How many bytes of memory it takes, nearly.
+    pub(super) fn memory(&self) -> usize {
+        self.chain.capacity() * size_of::<OperationId>()
+            + tree_memory::<(LogKey, GrantLogItem)>(self.items.len())
+    }
+}
+
+/// All operations in this place.
+fn keys_at(sequence: u64) -> RangeInclusive<LogKey> {
+    (sequence, OperationId::START)..=(sequence, OperationId([0xff; 32]))
 }

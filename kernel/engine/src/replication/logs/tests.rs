@@ -6,6 +6,7 @@ use super::super::scene::{
 use super::*;
 use crate::policy::grants::{Force, GrantId, LogPosition, MemberRole};
 
+mod compaction;
 mod model;
 
 fn logs() -> ClusterLogs {
@@ -33,6 +34,13 @@ fn in_force(logs: &ClusterLogs) -> Vec<u8> {
     let all = grants.of(&subject());
     let counts = all.filter(|it| grants.force(it, logs.authority(), 0) == Force::InForce);
     counts.map(|granted| granted.grant.id.0[0]).collect()
+}
+
+impl ClusterLogs {
+    /// As if its entries had so many bytes.
+    pub(in crate::replication) fn fill_up(&mut self, bytes: u64) {
+        self.entries.values_mut().for_each(|log| log.bytes = bytes);
+    }
 }
 
 /// The founder, and an admin that it admitted.
@@ -397,8 +405,8 @@ proptest! {
         let mut gone: BTreeSet<(GrantId, LogPosition)> = BTreeSet::new();
         for entry in order.iter().chain(&order).chain(&order) {
             let _ = logs.take(entry);
-            for granted in logs.grants().of(&subject()) {
-                let force = logs.grants().force(granted, logs.authority(), 0);
+            for granted in logs.grants_for(&subject()) {
+                let force = logs.grants().force(&granted, logs.authority(), 0);
                 let allows = granted.grant.permission == mgp_protocol::mgp::access::Permission::Allow;
                 let which = (granted.grant.id, granted.place);
                 if allows && matches!(force, Force::Revoked(_) | Force::InConflict { .. }) {

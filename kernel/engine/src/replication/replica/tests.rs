@@ -8,6 +8,7 @@ use mgp_protocol::mgp::access::Permission;
 
 use super::super::exchange::BATCH_ENTRIES;
 use super::super::lease::LEASE;
+use super::super::logs::GRANTING_BYTES_MAX;
 use super::super::scene::{admit, cluster, cut, found, key, node, revoke, until};
 use super::*;
 use crate::cluster::clock_offset::MeasuredClock;
@@ -300,12 +301,7 @@ fn after_a_start_a_node_signs_nothing_until_another_one_has_its_head() {
     assert_eq!(scene.propose(2, revoke(1)), Ok(Proposed::Owed));
     scene.start(2);
     assert_eq!(scene.nodes[&2].owes(), 1);
-    let granted = scene.nodes[&2]
-        .logs()
-        .grants()
-        .named(GrantId([1; 16]))
-        .unwrap()
-        .clone();
+    let granted = scene.nodes[&2].logs().find_grant(GrantId([1; 16])).unwrap();
     assert!(matches!(
         scene.nodes[&2].force(&granted, 0),
         Force::Revoked(_)
@@ -437,6 +433,25 @@ fn both_branches_of_a_fork_are_sent_on() {
     assert_eq!(scene.propose(1, allow(3)), Err(NotProposed::Forked));
 }
 
+/// The file has an end, and what takes away still fits when nothing else does.
+#[test]
+fn full_logs_take_only_what_takes_away() {
+    let mut scene = Scene::new(2);
+    scene.propose(0, allow(1)).unwrap();
+    let fill = |scene: &mut Scene, bytes| {
+        let replica = scene.nodes.get_mut(&0).unwrap();
+        replica.logs.fill_up(bytes);
+    };
+    fill(&mut scene, GRANTING_BYTES_MAX - 1);
+    scene.propose(0, allow(2)).unwrap();
+    fill(&mut scene, GRANTING_BYTES_MAX);
+    assert_eq!(scene.propose(0, allow(3)), Err(NotProposed::LogsFull));
+    let admitted = scene.propose(0, admit(4, MemberRole::Member));
+    assert_eq!(admitted, Err(NotProposed::LogsFull));
+    scene.propose(0, revoke(1)).unwrap();
+    scene.propose(0, cut(1, LogTip::EMPTY)).unwrap();
+}
+
 /// FED-036: what is sent at once is bounded, and goes on where it ended.
 #[test]
 fn a_long_log_is_sent_in_parts() {
@@ -478,8 +493,8 @@ fn what_is_allowed_ends_early_where_clocks_differ() {
     scene.pass(10);
     assert_eq!(scene.may(), Err(RemoteDenial::NotGranted));
     let owner = &scene.nodes[&2];
-    let granted = owner.logs().grants().named(GrantId([1; 16])).unwrap();
-    let force = owner.force(granted, scene.wall_ms(2));
+    let granted = owner.logs().find_grant(GrantId([1; 16])).unwrap();
+    let force = owner.force(&granted, scene.wall_ms(2));
     assert_eq!(force, Force::EndedEarly(end_ms));
     scene.walls.insert(0, 0);
     scene.measure_clocks();

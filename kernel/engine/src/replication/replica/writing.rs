@@ -5,6 +5,7 @@ use crate::policy::grants::{
     BadOperation, CausalContext, GrantChange, LogChange, LogPosition, MemberChange, Operation,
     Revoke, Signed,
 };
+use crate::replication::logs::GRANTING_BYTES_MAX;
 use crate::replication::own_log::{OWED_MAX, OwedRevoke};
 
 /// What became of a change that was asked for.
@@ -37,6 +38,11 @@ pub enum NotProposed {
         "{OWED_MAX} revocations wait for another node to confirm the log of this one; connect it to one"
     )]
     TooMuchOwed,
+    /// The logs leave room only for what takes away.
+    #[error(
+        "the logs of the cluster have {GRANTING_BYTES_MAX} bytes or more: only revokes fit from now on; found a new cluster for new grants"
+    )]
+    LogsFull,
     /// Its form.
     #[error(transparent)]
     Bad(#[from] BadOperation),
@@ -100,8 +106,11 @@ impl Replica {
         if !members.is_admin(here) && (change.gives() || !perhaps) {
             return Err(NotProposed::NotAdmin);
         }
-        match self.logs.grants().is_forked(here) {
-            true => Err(NotProposed::Forked),
+        if self.logs.grants().is_forked(here) {
+            return Err(NotProposed::Forked);
+        }
+        match change.gives() && self.logs.entry_bytes() >= GRANTING_BYTES_MAX {
+            true => Err(NotProposed::LogsFull),
             false => Ok(()),
         }
     }

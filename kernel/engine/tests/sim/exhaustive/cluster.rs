@@ -212,8 +212,8 @@ impl SmallNode {
 
     /// Whether the grant is known here, and taken back.
     fn force(&self) -> Option<bool> {
-        let granted = self.replica.logs().grants().named(GRANT)?;
-        let force = self.replica.force(granted, 0);
+        let granted = self.replica.logs().find_grant(GRANT)?;
+        let force = self.replica.force(&granted, 0);
         Some(matches!(force, Force::Revoked(_)))
     }
 }

@@ -61,7 +61,7 @@ fn owner(state: &CourseState) -> &Replica {
 fn held(replica: &Replica) -> Held {
     let logs = replica.logs();
     let all = logs.entries();
-    let all = all.map(|(_, _, entry)| read(entry).into_written());
+    let all = all.map(|(_, _, entry)| read(&entry).into_written());
     Held::new(all.collect(), logs.cluster())
 }
 
@@ -77,9 +77,8 @@ fn granted(_: &Course, state: &CourseState) -> bool {
 fn not_undone(_: &Course, state: &CourseState) -> bool {
     let knew = state.cluster.nodes.iter().filter(|node| node.knew);
     let back = |replica: &Replica| {
-        let grants = replica.logs().grants();
-        let granted = grants.named(GRANT);
-        granted.is_some_and(|granted| replica.force(granted, 0) == Force::InForce)
+        let granted = replica.logs().find_grant(GRANT);
+        granted.is_some_and(|granted| replica.force(&granted, 0) == Force::InForce)
     };
     let mut back = knew.map(|node| back(&node.replica));
     let allowed = state.cluster.nodes[OWNER].knew && state.cluster.allows(OWNER);
@@ -128,12 +127,12 @@ fn cut_gives_nothing(_: &Course, state: &CourseState) -> bool {
     let mut nodes = state.cluster.nodes.iter();
     nodes.all(|node| {
         let logs = node.replica.logs();
-        let Some(granted) = logs.grants().named(GRANT) else {
+        let Some(granted) = logs.find_grant(GRANT) else {
             return true;
         };
         let issuer = logs.members().get(granted.place.issuer);
         let end = issuer.and_then(|issuer| issuer.cut);
         let behind = end.is_some_and(|end| granted.place.sequence >= end);
-        !behind || node.replica.force(granted, 0) != Force::InForce
+        !behind || node.replica.force(&granted, 0) != Force::InForce
     })
 }

@@ -30,7 +30,7 @@ impl Invariant for RevokesBeatGrants {
             let replica = world.machines[at].replica.as_ref().unwrap();
             let logs = replica.logs();
             let entries = logs.entries();
-            let read = entries.map(|(_, _, entry)| Signed::from_bytes(entry).unwrap());
+            let read = entries.map(|(_, _, entry)| Signed::from_bytes(&entry).unwrap());
             let held = Held::new(read.map(Signed::into_written).collect(), world.cluster);
             for granted in logs.grants().all() {
                 let allows = granted.grant.permission == Permission::Allow;

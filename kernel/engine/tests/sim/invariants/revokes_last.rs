@@ -88,13 +88,16 @@ fn knows(world: &World, at: usize) -> Knows {
 }
 
 /// The grants that allow, and whether they count.
-fn forces(world: &World, at: usize) -> impl Iterator<Item = (&Granted, Force)> {
+fn forces(world: &World, at: usize) -> impl Iterator<Item = (Granted, Force)> {
     let machine = &world.machines[at];
     let replica = machine.replica.as_ref().unwrap();
-    let allow = replica.logs().grants().all();
+    let allow = replica.logs().all_grants().into_iter();
     let allow = allow.filter(|granted| granted.grant.permission == Permission::Allow);
     // No time has come yet at which anything expires.
-    allow.map(move |granted| (granted, replica.force(granted, 0)))
+    allow.map(move |granted| {
+        let force = replica.force(&granted, 0);
+        (granted, force)
+    })
 }
 
 fn allowing(world: &World, at: usize, ids: &BTreeSet<GrantId>) -> BTreeSet<GrantId> {

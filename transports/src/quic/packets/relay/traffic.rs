@@ -19,6 +19,14 @@ const BURST: u64 = 1 << 20;
 const RATE_ALL: u64 = 16 << 20;
 const BURST_ALL: u64 = 4 << 20;
 
+/// And of what one node sends: half of it, so that its many pairs leave the other half to the others.
+const RATE_OF_ONE: u64 = RATE_ALL / 2;
+const BURST_OF_ONE: u64 = BURST_ALL / 2;
+
+/// Refusals a second that one node is sent, and at once: more than it dials through one relay. What it sends besides
+/// is dropped without a word.
+const REFUSALS: u64 = 16;
+
 /// A pair that sent nothing for so long is over: a link asks for a sign of the other end every half second.
 const SILENT: Duration = Duration::from_secs(10);
 
@@ -48,8 +56,18 @@ pub(super) enum RelayAdmission {
 /// The pairs of this relay.
 #[derive(Debug)]
 pub(super) struct RelayTraffic {
-    all: ByteBucket,
+    all: RateBucket,
     pairs: HashMap<[NodeId; 2], PairTraffic>,
+    /// Each is linked to this node, or was a few seconds ago.
+    senders: HashMap<NodeId, SenderTraffic>,
+}
+
+/// What one node sends, to whomever.
+#[derive(Debug)]
+struct SenderTraffic {
+    last: Instant,
+    bytes: RateBucket,
+    refusals: RateBucket,
 }
 
 #[derive(Debug)]
@@ -57,14 +75,14 @@ struct PairTraffic {
     begun_by: NodeId,
     begun: Instant,
     last: Instant,
-    bucket: ByteBucket,
+    bucket: RateBucket,
     bytes: u64,
     dropped: u64,
 }
 
-/// Bytes that may pass now; refilled as time passes.
+/// Bytes or refusals that may pass now; refilled as time passes.
 #[derive(Debug)]
-struct ByteBucket {
+struct RateBucket {
     rate: u64,
     burst: u64,
     left: u64,
@@ -74,9 +92,25 @@ struct ByteBucket {
 impl RelayTraffic {
     pub(super) fn new(now: Instant) -> Self {
         Self {
-            all: ByteBucket::new(RATE_ALL, BURST_ALL, now),
+            all: RateBucket::new(RATE_ALL, BURST_ALL, now),
             pairs: HashMap::new(),
+            senders: HashMap::new(),
         }
+    }
+
+    /// Whether a node may be sent one more refusal now.
+    pub(super) fn may_refuse(&mut self, from: NodeId, now: Instant) -> bool {
+        self.sender(from, now).refusals.take(1, now)
+    }
+
+    fn sender(&mut self, from: NodeId, now: Instant) -> &mut SenderTraffic {
+        let sender = self.senders.entry(from).or_insert_with(|| SenderTraffic {
+            last: now,
+            bytes: RateBucket::new(RATE_OF_ONE, BURST_OF_ONE, now),
+            refusals: RateBucket::new(REFUSALS, REFUSALS, now),
+        });
+        sender.last = now;
+        sender
     }
 
     /// Whether a packet of this length may pass now.
@@ -91,15 +125,17 @@ impl RelayTraffic {
         if !self.pairs.contains_key(&nodes) && !self.begin(nodes, from, now) {
             return RelayAdmission::Full;
         }
+        let len = len as u64;
+        let of_sender = self.sender(from, now).bytes.holds(len, now);
         let Some(pair) = self.pairs.get_mut(&nodes) else {
             return RelayAdmission::Full;
         };
         pair.last = now;
-        let len = len as u64;
-        // What the pair may not send takes nothing from the others.
-        match pair.bucket.holds(len, now) && self.all.take(len, now) {
+        // What the pair or its sender may not send takes nothing from the others.
+        match of_sender && pair.bucket.holds(len, now) && self.all.take(len, now) {
             true => {
                 pair.bucket.take(len, now);
+                self.sender(from, now).bytes.take(len, now);
                 RelayAdmission::Pass
             }
             false => RelayAdmission::TooFast,
@@ -143,7 +179,7 @@ impl RelayTraffic {
             begun_by: by,
             begun: now,
             last: now,
-            bucket: ByteBucket::new(RATE, BURST, now),
+            bucket: RateBucket::new(RATE, BURST, now),
             bytes: 0,
             dropped: 0,
         };
@@ -152,12 +188,13 @@ impl RelayTraffic {
     }
 
     fn forget_silent(&mut self, now: Instant) {
-        self.pairs
-            .retain(|_, pair| now.saturating_duration_since(pair.last) < SILENT);
+        let speaks = |last: Instant| now.saturating_duration_since(last) < SILENT;
+        self.pairs.retain(|_, pair| speaks(pair.last));
+        self.senders.retain(|_, sender| speaks(sender.last));
     }
 }
 
-impl ByteBucket {
+impl RateBucket {
     fn new(rate: u64, burst: u64, now: Instant) -> Self {
         Self {
             rate,
@@ -170,7 +207,7 @@ impl ByteBucket {
     fn holds(&mut self, len: u64, now: Instant) -> bool {
         let passed = now.saturating_duration_since(self.at).as_micros();
         let more = passed.saturating_mul(u128::from(self.rate)) / 1_000_000;
-        // A part of a byte is not lost to those who come often.
+        // A part of one is not lost to those who come often.
         if more > 0 {
             let more = u64::try_from(more).unwrap_or(u64::MAX);
             (self.left, self.at) = (self.left.saturating_add(more).min(self.burst), now);
@@ -232,6 +269,35 @@ mod tests {
             .iter()
             .sum();
         assert!((RATE_ALL..=RATE_ALL + BURST_ALL).contains(&all), "{all}");
+    }
+
+    #[test]
+    fn one_sender_leaves_half_of_the_rate_to_the_others() {
+        let begun = Instant::now();
+        let mut traffic = RelayTraffic::new(begun);
+        let greedy = (0..16).map(|n| (node(1), node(n + 100)));
+        let pairs: Vec<_> = greedy.chain([(node(2), node(3))]).collect();
+        let passed = second(&mut traffic, &pairs, begun);
+        let (other, greedy) = passed.split_last().unwrap();
+        let greedy: u64 = greedy.iter().sum();
+        assert!(greedy <= RATE_OF_ONE + BURST_OF_ONE, "{greedy}");
+        assert!(*other >= RATE, "{other}");
+    }
+
+    /// However much it sends that is not passed on.
+    #[test]
+    fn a_node_is_sent_a_few_refusals_a_second() {
+        let begun = Instant::now();
+        let mut traffic = RelayTraffic::new(begun);
+        let refused = (0..10_000).filter(|tick| {
+            let now = begun + Duration::from_micros(tick * 100);
+            traffic.may_refuse(node(1), now)
+        });
+        let refused = refused.count() as u64;
+        assert!((REFUSALS..=2 * REFUSALS).contains(&refused), "{refused}");
+        assert!(traffic.may_refuse(node(2), begun), "and none of the others");
+        traffic.pairs(begun + 2 * SILENT);
+        assert!(traffic.senders.is_empty());
     }
 
     /// No node takes the places of the others, and who is silent gives its place back.

@@ -5,8 +5,8 @@ use super::*;
 /// Whether every node has this grant in conflict with a revoke of node 1.
 fn is_in_conflict_everywhere(scene: &Scene, id: u8) -> bool {
     scene.nodes.values().all(|replica| {
-        let granted = replica.logs().grants().named(GrantId([id; 16])).unwrap();
-        let force = replica.force(granted, 0);
+        let granted = replica.logs().find_grant(GrantId([id; 16])).unwrap();
+        let force = replica.force(&granted, 0);
         matches!(force, Force::InConflict { revoke, .. } if revoke.issuer == node(1))
     })
 }
@@ -51,8 +51,8 @@ fn a_revoke_that_is_not_signed_yet_beats_what_its_author_did_not_know() {
     scene.act(1, |replica, means| replica.take(&[unseen], means));
     assert_eq!(scene.nodes[&1].owes(), 1);
     let own = &scene.nodes[&1];
-    let granted = own.logs().grants().named(GrantId([2; 16])).unwrap();
-    assert!(matches!(own.force(granted, 0), Force::InConflict { .. }));
+    let granted = own.logs().find_grant(GrantId([2; 16])).unwrap();
+    assert!(matches!(own.force(&granted, 0), Force::InConflict { .. }));
     scene.start(1);
     scene.apart.clear();
     scene.pass(11);

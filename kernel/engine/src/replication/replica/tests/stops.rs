@@ -224,7 +224,7 @@ fn a_node_writes_once_that_it_is_back() {
     let logs = scene.nodes[&2].logs();
     assert_eq!(logs.grants().tip(node(1)).next, 2);
     let (_, entry) = logs.entries_from(node(1), 1).next().unwrap();
-    let resume = Signed::from_bytes(entry).unwrap();
+    let resume = Signed::from_bytes(&entry).unwrap();
     let change = &resume.written().operation().change;
     assert!(change.is_rest_or_resume() && !change.gives());
     let LogChange::Grants(GrantChange::Revoke(Revoke::Ids(ids))) = change else {

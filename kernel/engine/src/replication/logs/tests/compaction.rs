@@ -1,0 +1,304 @@
+//! What lies in little memory is what came: it decides, is sent and adds up as if all of it lay there whole.
+
+use std::sync::Arc;
+
+use mgp_protocol::ids::{AgentId, ServerId};
+use mgp_protocol::mgp::access::Permission;
+
+use super::super::super::exchange::{Mine, batch};
+use super::super::super::scene::{grant, key};
+use super::*;
+use crate::node_key::Signature;
+use crate::policy::grants::{
+    CausalContext, Grant, GrantChange, GrantResource, Granted, Operation, Revoke, Subject,
+};
+
+/// The same operations, as if nothing was ever shed or compressed.
+#[derive(Default)]
+struct WholeLogs {
+    grants: Grants,
+    entries: BTreeMap<(NodeId, LogKey), Arc<[u8]>>,
+}
+
+impl WholeLogs {
+    /// What these logs know of these operations.
+    fn of(logs: &ClusterLogs, all: &[Signed]) -> Self {
+        let mut whole = Self::default();
+        for signed in all {
+            let written = signed.written();
+            let key = (written.place().sequence, written.id());
+            if logs.is_known(written.issuer(), key) {
+                whole.grants.apply(written).unwrap();
+                let key = (written.issuer(), key);
+                whole.entries.insert(key, signed.entry());
+            }
+        }
+        whole
+    }
+}
+
+fn sort_key(granted: &Granted) -> (GrantId, LogPosition, Vec<GrantId>) {
+    let grant = &granted.grant;
+    (grant.id, granted.place, grant.replaces.clone())
+}
+
+/// All that decides and all that is sent.
+fn assert_same(logs: &ClusterLogs, whole: &WholeLogs) {
+    let entries: BTreeMap<_, _> = logs
+        .entries()
+        .map(|(issuer, key, entry)| ((issuer, key), entry))
+        .collect();
+    assert_eq!(entries, whole.entries);
+    assert_eq!(logs.count(), whole.entries.len());
+    for ((issuer, key), entry) in whole.entries.iter().step_by(17) {
+        assert_eq!(logs.entry(*issuer, *key).as_ref(), Some(entry));
+    }
+    for issuer in whole.grants.issuers() {
+        assert_eq!(logs.grants().tip(issuer), whole.grants.tip(issuer));
+        let keys = logs.grants().keys(issuer, 0);
+        assert!(keys.eq(whole.grants.keys(issuer, 0)));
+        for next in 0..=whole.grants.tip(issuer).next {
+            let tip = logs.grants().tip_at(issuer, next);
+            assert_eq!(tip, whole.grants.tip_at(issuer, next));
+        }
+    }
+    let mut all = logs.all_grants();
+    let mut expected: Vec<Granted> = whole.grants.all().cloned().collect();
+    all.sort_by_key(sort_key);
+    expected.sort_by_key(sort_key);
+    assert_eq!(all, expected);
+    let force = |grants: &Grants, granted: &Granted| grants.force(granted, logs.authority(), 0);
+    for granted in &expected {
+        let same = force(logs.grants(), granted);
+        assert_eq!(same, force(&whole.grants, granted), "{granted:?}");
+        assert!(logs.find_grant(granted.grant.id).is_some());
+        let mut scopes = logs.grants().scopes(granted.grant.id);
+        let grant = &granted.grant;
+        let scope = (&grant.subject, &grant.resource, grant.permission);
+        assert!(scopes.any(|known| known == scope), "{granted:?}");
+    }
+    // Calls are decided by what is not shed.
+    let counts = |grants: &Grants| {
+        let all = grants.all();
+        let counts = all.filter(|granted| force(grants, granted) == Force::InForce);
+        let mut ids: Vec<GrantId> = counts.map(|granted| granted.grant.id).collect();
+        ids.sort_unstable();
+        ids
+    };
+    assert_eq!(counts(logs.grants()), counts(&whole.grants));
+}
+
+/// Another node takes what it lacks, a message after the other.
+fn replicate(logs: &ClusterLogs) -> ClusterLogs {
+    let mut other = self::logs();
+    let (unstored, mut cursor) = (Unstored::new(), None);
+    let mine = logs.heads(&unstored);
+    let mine = Mine {
+        logs,
+        unstored: &unstored,
+        heads: &mine,
+    };
+    for _ in 0..100 {
+        let sent = batch(mine, &other.heads(&unstored), cursor);
+        cursor = sent.cursor;
+        let read = sent.entries.iter();
+        let read: Vec<Signed> = read
+            .map(|entry| Signed::from_bytes(entry).unwrap())
+            .collect();
+        other.take_all(&read);
+        if sent.entries.is_empty() {
+            break;
+        }
+    }
+    other
+}
+
+/// Long logs of two admins, who take back each other's grants; one of them may be forked at any place.
+fn long_history() -> impl Strategy<Value = Vec<Signed>> {
+    let step = (any::<bool>(), 0_u8..6, 1_u8..40, 1_u8..40, any::<bool>());
+    let steps = proptest::collection::vec(step, 0..260);
+    (steps, proptest::option::of(0_u64..140)).prop_map(|(steps, fork)| {
+        let (mut all, first, second) = two();
+        let mut pens = [first, second];
+        let mut tips = Vec::new();
+        for (by, kind, id, other, knows) in steps {
+            if knows {
+                let known = &pens[usize::from(!by)];
+                let known = (node(known.n), known.tip.next);
+                pens[usize::from(by)].context.logs = BTreeMap::from([known]);
+            }
+            let pen = &mut pens[usize::from(by)];
+            if by {
+                tips.push(pen.tip);
+            }
+            let replaces: &[u8] = if id == other { &[] } else { &[other] };
+            all.push(pen.write(match kind {
+                0 | 1 => allow(id),
+                2 => grant(id, Permission::Allow, replaces),
+                3 => deny(id),
+                4 => revoke(id),
+                _ => LogChange::Grants(GrantChange::Revoke(Revoke::UpTo {
+                    subject: subject(),
+                    until: BTreeMap::from([(node(1), u64::from(other))]),
+                })),
+            }));
+        }
+        let at = fork.and_then(|at| tips.get(usize::try_from(at).unwrap()));
+        if let Some(tip) = at {
+            pens[1].tip = *tip;
+            all.push(pens[1].write(deny(99)));
+            all.push(pens[1].write(revoke(1)));
+        }
+        all
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    /// PRJ-006: whatever comes when, what is compacted decides the same, sends the same bytes and converges.
+    #[test]
+    fn a_compacted_replica_decides_sends_and_converges_as_a_whole_one(
+        (all, order) in long_history().prop_flat_map(|all| (Just(all.clone()), Just(all).prop_shuffle())),
+        parts in 30_usize..200,
+    ) {
+        let in_order = offered(&all);
+        let mut shuffled = logs();
+        // What comes before its issuer is known is offered again: behind what founds, and behind what admits.
+        for part in (0..3).flat_map(|_| order.chunks(parts)) {
+            shuffled.take_all(part);
+            assert_same(&shuffled, &WholeLogs::of(&shuffled, &all));
+        }
+        prop_assert_eq!(&shuffled, &in_order);
+        assert_same(&in_order, &WholeLogs::of(&in_order, &all));
+        prop_assert_eq!(&replicate(&in_order), &in_order);
+    }
+}
+
+/// What was shed still says what a revoke is about: one that comes later, and what is granted without knowing it.
+#[test]
+fn a_second_revoke_of_what_was_shed_beats_a_grant_that_saw_only_the_first() {
+    let (mut all, mut first, mut second) = two();
+    all.push(first.write(allow(1)));
+    all.push(first.write(revoke(1)));
+    let mut logs = offered(&all);
+    assert!(logs.grants().all().next().is_none(), "it was taken back");
+    all.push(second.write(revoke(1)));
+    assert_eq!(logs.take(all.last().unwrap()), Ok(Applied::Appended));
+    // Its issuer is cut off from the second one.
+    first.context.logs.clear();
+    all.push(first.write(allow(2)));
+    logs.take(all.last().unwrap()).unwrap();
+    let force = |logs: &ClusterLogs| {
+        let again = logs.find_grant(GrantId([2; 16])).unwrap();
+        logs.grants().force(&again, logs.authority(), 0)
+    };
+    let revoke = LogPosition {
+        issuer: node(second.n),
+        sequence: second.tip.next - 1,
+    };
+    assert!(
+        matches!(force(&logs), Force::InConflict { revoke: by, .. } if by == revoke),
+        "{:?}",
+        force(&logs)
+    );
+    assert_same(&logs, &WholeLogs::of(&logs, &all));
+    assert_eq!(logs, offered(&all));
+}
+
+/// An entry that was sealed in a block stands beside its rival when its log turns out to be forked.
+#[test]
+fn a_fork_inside_of_what_was_compressed_is_held_whole() {
+    let (mut all, _, mut second) = two();
+    let mut clone = None;
+    for n in 0..150_u8 {
+        if n == 100 {
+            clone = Some(second.clone());
+        }
+        all.push(second.write(if n % 2 == 0 { allow(n) } else { revoke(n - 1) }));
+    }
+    let mut logs = offered(&all);
+    assert!(logs.grants().all().next().is_none(), "all were taken back");
+    all.push(clone.unwrap().write(revoke(200)));
+    assert_eq!(logs.take(all.last().unwrap()), Ok(Applied::Forked));
+    assert_eq!(logs, offered(&all));
+    assert_same(&logs, &WholeLogs::of(&logs, &all));
+    assert_eq!(logs.grants().tip(node(1)).next, 100);
+}
+
+/// Bytes that nothing compresses, as those of keys and signatures are.
+fn noise<const N: usize>(seed: &[u8]) -> [u8; N] {
+    let mut bytes = [0; N];
+    let mut noise = blake3::Hasher::new();
+    noise.update(seed).finalize_xof().fill(&mut bytes);
+    bytes
+}
+
+/// An admin lets agents of several nodes use tools, and takes each of it back.
+fn dead_log(operations: u64) -> Vec<Signed> {
+    let (founding, mut pen) = found();
+    let mut all = vec![founding];
+    let other = |n: u64| NodeId(noise(&[1, u8::try_from(n % 4).unwrap()]));
+    for n in 1..operations {
+        let id = GrantId(noise(&(n - (n + 1) % 2).to_le_bytes()));
+        let change = match n % 2 {
+            1 => GrantChange::Grant(Grant {
+                id,
+                subject: Subject::Agent(
+                    other(n / 2).agent(AgentId::new(format!("agent.{}", n % 50))),
+                ),
+                resource: GrantResource::Tool(
+                    other(n / 3).server(ServerId::new(format!("files-{}", n % 7))),
+                    format!("read_{}", n % 30),
+                ),
+                permission: Permission::Allow,
+                not_after_ms: None,
+                told_by: None,
+                justification: None,
+                replaces: Vec::new(),
+            }),
+            _ => GrantChange::Revoke(Revoke::Ids(vec![id])),
+        };
+        let operation = Operation {
+            cluster: Some(cluster()),
+            place: LogPosition {
+                issuer: node(0),
+                sequence: n,
+            },
+            previous: pen.tip.id,
+            author: "operator".into(),
+            told_at_ms: 1_790_000_000_000 + n * 977,
+            change: LogChange::Grants(change),
+            context: CausalContext::default(),
+        };
+        let signed = Signed::with(operation, key(0), |bytes| Signature(noise(bytes)));
+        pen.tip = LogTip {
+            next: n + 1,
+            id: signed.written().id(),
+        };
+        all.push(signed);
+    }
+    all
+}
+
+/// Ten thousand grants and revokes in under 6 MiB, and each more of them takes no more than those before.
+#[test]
+fn operations_that_ended_take_little_memory() {
+    const MIB: usize = 1 << 20;
+    let all = dead_log(10_465);
+    let logs = take_at_once(&all);
+    assert_eq!(logs.count(), 10_465);
+    assert_eq!(logs.grants().all().count(), 0, "all were taken back");
+    assert_same(&logs, &WholeLogs::of(&logs, &all));
+    let (bytes, memory) = (logs.entry_bytes(), logs.memory());
+    println!("{bytes} bytes of entries, {memory} bytes of memory");
+    assert!(memory < 6 * MIB, "{memory} bytes");
+    let first = take_at_once(&all[..2_616]).memory();
+    assert!(memory < 4 * first + MIB / 4, "{first} bytes of a quarter");
+}
+
+fn take_at_once(all: &[Signed]) -> ClusterLogs {
+    let mut logs = logs();
+    logs.take_all(all);
+    logs
+}
