@@ -10,7 +10,7 @@ use mgp_engine::doors::known_names::{Meant, ServerOrTool};
 use mgp_engine::policy::access::{self, GrantRefusal, GrantRequest, Principal, hidden};
 use mgp_engine::policy::grants::GrantChange;
 use mgp_engine::tools::catalog::{CatalogTool, CatalogView};
-use mgp_protocol::ids::{AgentId, ServerId};
+use mgp_protocol::ids::{AgentId, NodeId, ServerId};
 use mgp_protocol::mcp::{self, Method};
 use mgp_protocol::mgp::access::{
     Explain, Explanation, Grant, Granted, List, Listed, Permission, Query, Revoke, Revoked, Source,
@@ -143,8 +143,16 @@ async fn grant(cx: &Context, request: &Request, by: Principal, mut grant: Grant)
     grant.agent_id = about.agent.to_string();
     grant.server_id = about.place.server.to_string();
     let mut notes = about.notes;
-    let (changes, confirmed) = if of_cluster::is_about_others(&about.agent, &about.place.server) {
-        let decided = of_cluster::grant(cx, asked_by(request, by), grant).await?;
+    let is_own = of_cluster::may_deny_itself(&about.agent, &about.place.server);
+    let (changes, confirmed) = if is_own && grant.permission == Permission::Deny {
+        notes.push(of_cluster::DENIED_HERE.to_owned());
+        (granted_here(cx, request, by, grant).await?, None)
+    } else if of_cluster::is_about_others(&about.agent, &about.place.server) {
+        let own = is_own.then(|| of_cluster::revoke_of(&grant));
+        let decided = of_cluster::grant(cx, asked_by(request, by.clone()), grant).await?;
+        if let Some(own) = own {
+            revoked_here(cx, request, by, own).await?;
+        }
         notes.extend(decided.notes);
         (decided.changes, decided.confirmed)
     } else {
@@ -192,7 +200,16 @@ async fn revoke(cx: &Context, request: &Request, by: Principal, mut revoke: Revo
         AgentId::new(&*revoke.agent_id),
         ServerId::new(&*revoke.server_id),
     );
+    let own = match of_cluster::may_deny_itself(&agent, &server) {
+        true => revoked_here(cx, request, by.clone(), revoke.clone()).await?,
+        false => Vec::new(),
+    };
     let decided = match of_cluster::is_about_others(&agent, &server) {
+        _ if !own.is_empty() => DecidedInCluster {
+            changes: own,
+            confirmed: None,
+            notes: vec![of_cluster::DENIED_NO_MORE.to_owned()],
+        },
         true => of_cluster::revoke(cx, asked_by(request, by), revoke).await?,
         false => DecidedInCluster {
             changes: revoked_here(cx, request, by, revoke).await?,
@@ -228,10 +245,14 @@ async fn entries(cx: &Context, mut list: List) -> Outcome {
         *agent = grantee(&cx.name_sources, agent)?;
     }
     let of_others = of_cluster::entries(cx, &list).await?;
+    let names = cx.name_sources.nodes.others();
     let entries = cx
         .policies
         .access
-        .look(move |ledger| access::list(ledger.grants, ledger.authority, &list, ledger.now_ms));
+        .look(move |ledger| {
+            let name = |node: NodeId| names.of(node).map_or_else(|| node.short(), ToString::to_string);
+            access::list(ledger.grants, ledger.authority, &list, ledger.now_ms, name)
+        });
     let mut entries = entries.await?;
     entries.extend(of_others);
     let known = cx.name_sources.known();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_engine::node_key::NodeKey;
-use mgp_engine::policy::access::{Defaults, ForeignRules, GrantTable, Principal, ToolSets};
+use mgp_engine::policy::access::{Defaults, ForeignRules, GrantTable, Principal, RemoteServers, ToolSets};
 use mgp_engine::policy::grants::{
     Applied, Authority, CausalContext, GrantChange, GrantId, Grants, LogChange, LogPosition,
     Operation, Signed, Subject,
@@ -292,6 +292,16 @@ impl AccessState {
         }
         self.generation += 1;
         let next = self.table.with_sets(sets, self.generation);
+        self.show(actor, next);
+    }
+
+    /// Other ids of servers of other nodes.
+    pub(super) fn set_remote(&mut self, actor: &AccessActor, remote: Arc<RemoteServers>) {
+        if *self.table.remote() == remote {
+            return;
+        }
+        self.generation += 1;
+        let next = self.table.with_remote(remote, self.generation);
         self.show(actor, next);
     }
 

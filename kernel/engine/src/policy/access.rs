@@ -4,6 +4,7 @@
 //! Owners build a [`GrantTable`] from the grants and publish it; calls read it. A call that waits keeps an
 //! [`AccessLease`] and is decided again before it is sent, so that a revocation reaches it, too.
 
+mod agent_rules;
 mod decision;
 mod explain;
 mod foreign;
@@ -15,19 +16,23 @@ mod tests;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use mgp_protocol::ids::{AgentId, NodeId, ServerId, SetName};
+use mgp_protocol::ids::{AgentId, ServerId, SetName};
 use mgp_protocol::mgp::access::{DefaultPolicy, Permission, Source};
 
+use self::agent_rules::HeldRules;
+pub use self::agent_rules::RemoteServers;
 pub use self::decision::{
     AccessDecision, DenialAnswer, ForeignClosed, LapseCause, LapsedLease, hidden, told,
 };
-pub use self::explain::{conflict, explain, explain_foreign, list, list_cluster};
+pub use self::explain::{
+    conflict, explain, explain_foreign, explain_own_denial, list, list_cluster,
+};
 pub use self::foreign::{ForeignLease, ForeignRules, SharedTools};
 pub use self::requests::{
     GrantRefusal, GrantRequest, NamesNodes, allowed_by_patterns, grant, may, revoke, vacate,
 };
 pub use self::sets::{Narrowing, ToolSet, ToolSets};
-use crate::policy::grants::{Authority, Force, GrantId, GrantResource, Granted, Grants, Subject};
+use crate::policy::grants::{Authority, GrantId, GrantResource, Granted, Grants, Subject};
 use crate::policy::tool_pattern::ToolPattern;
 
 /// The principal, as identified by the door; never taken from a body.
@@ -233,14 +238,6 @@ fn deciding<'a>(
     })
 }
 
-/// All entries of one agent.
-#[derive(Debug, Default)]
-struct HeldRules {
-    servers: HashMap<ServerId, AgentRules>,
-    /// The generation of the table in which they last changed.
-    since: u64,
-}
-
 /// Everything that calls are decided by. Immutable; changes publish a new one.
 #[derive(Clone, Debug)]
 pub struct GrantTable {
@@ -256,6 +253,8 @@ pub struct GrantTable {
     foreign_since: u64,
     /// What narrows all of this.
     sets: Arc<ToolSets>,
+    /// Which servers of other nodes there are, by their ids here.
+    remote: Arc<RemoteServers>,
 }
 
 /// Callers for whom lists are made together, because they see the same of every server.
@@ -300,9 +299,10 @@ impl GrantTable {
             foreign: None,
             foreign_since: generation,
             sets: Arc::default(),
+            remote: Arc::default(),
         };
         let agents = grants.all().filter_map(|g| match &g.grant.subject {
-            Subject::Agent(agent) => at(authority, &agent.node).then(|| agent.agent.clone()),
+            Subject::Agent(agent) => (agent.node == authority.here()).then(|| agent.agent.clone()),
             Subject::Server(_) | Subject::AgentsAt(_) | Subject::AgentEverywhere(_) => None,
         });
         let all: BTreeSet<AgentId> = agents.collect();
@@ -322,11 +322,10 @@ impl GrantTable {
         let now_ms = now_ms.max(self.as_of_ms);
         let mut agents = self.agents.clone();
         for agent in changed {
-            let servers = servers(agent, grants, authority, now_ms);
-            let since = generation;
-            match servers.is_empty() {
+            let held = HeldRules::new(agent, grants, authority, now_ms, generation);
+            match held.is_empty() {
                 true => agents.remove(agent),
-                false => agents.insert(agent.clone(), Arc::new(HeldRules { servers, since })),
+                false => agents.insert(agent.clone(), Arc::new(held)),
             };
         }
         Self {
@@ -346,6 +345,11 @@ impl GrantTable {
             defaults_since: generation,
             ..self.clone()
         }
+    }
+
+    /// What the agent itself has at a server.
+    fn own_rules(&self, agent: &AgentId, server: &ServerId) -> Option<&AgentRules> {
+        self.agents.get(agent)?.at(server, &self.remote)
     }
 
     /// The generation of the table.
@@ -402,7 +406,7 @@ impl GrantTable {
             let foreign = self.foreign.as_ref();
             return foreign.is_some_and(|rules| rules.sees(agent, server, now_ms));
         }
-        let rules = self.agents.get(agent).and_then(|h| h.servers.get(server));
+        let rules = self.own_rules(agent, server);
         let tools = rules.into_iter().flat_map(|rules| rules.tools.keys());
         let mut tools = tools
             .map(|tool| &**tool)
@@ -425,8 +429,8 @@ impl GrantTable {
         principal: &Principal,
         server: &ServerId,
     ) -> impl Iterator<Item = &'a str> + use<'a> {
-        let own = principal.agent().and_then(|agent| self.agents.get(agent));
-        let own = own.and_then(|held| held.servers.get(server));
+        let own = principal.agent();
+        let own = own.and_then(|agent| self.own_rules(agent, server));
         let caller = principal.agent().and_then(AgentId::foreign);
         let foreign = caller.zip(self.foreign.as_ref());
         let foreign = foreign.map(|(caller, rules)| rules.of(&caller, server));
@@ -440,7 +444,7 @@ impl GrantTable {
     #[must_use]
     pub fn ended(&self, now_ms: u64) -> BTreeSet<AgentId> {
         let ended = |held: &HeldRules| {
-            let mut entries = held.servers.values().flat_map(AgentRules::entries);
+            let mut entries = held.rules().flat_map(AgentRules::entries);
             entries.any(|entry| !entry.counts(now_ms))
         };
         let agents = self.agents.iter().filter(|(_, held)| ended(held));
@@ -473,10 +477,7 @@ impl GrantTable {
                 None => foreign::closed(ForeignClosed::NotIn),
             };
         }
-        let rules = self
-            .agents
-            .get(agent)
-            .and_then(|held| held.servers.get(server));
+        let rules = self.own_rules(agent, server);
         if let Some((source, entry)) = deciding(rules.into_iter(), tool, now_ms) {
             return decided(entry.permission, source, Some(entry));
         }
@@ -520,7 +521,7 @@ impl GrantTable {
     /// room.
     #[must_use]
     pub fn next_end_ms(&self) -> Option<u64> {
-        let rules = self.agents.values().flat_map(|held| held.servers.values());
+        let rules = self.agents.values().flat_map(|held| held.rules());
         let entries = rules.flat_map(AgentRules::entries);
         entries.filter_map(|entry| entry.not_after_ms).min()
     }
@@ -540,31 +541,4 @@ fn decided(
         closed: None,
         narrowed: None,
     }
-}
-
-fn at(authority: &Authority, node: &NodeId) -> bool {
-    authority.here() == *node
-}
-
-/// An agent's grants in force at `now_ms`, by server.
-fn servers(
-    agent: &AgentId,
-    grants: &Grants,
-    authority: &Authority,
-    now_ms: u64,
-) -> HashMap<ServerId, AgentRules> {
-    let mut servers: HashMap<ServerId, AgentRules> = HashMap::new();
-    let subject = Subject::Agent(authority.here().agent(agent.clone()));
-    for granted in grants.of(&subject) {
-        if grants.force(granted, authority, now_ms) != Force::InForce {
-            continue;
-        }
-        let resource = &granted.grant.resource;
-        if let Some(on) = resource.server().filter(|on| at(authority, &on.node)) {
-            let rules = servers.entry(on.server.clone()).or_default();
-            rules.add(resource, AccessEntry::of(granted));
-        }
-    }
-    servers.values_mut().for_each(AgentRules::sort);
-    servers
 }

@@ -317,24 +317,20 @@ impl Grants {
             .map(Box::as_ref)
     }
 
-<<<<<<< HEAD
-    /// Every grant of a subject that overlaps this one, whether it counts or not.
+    /// Every grant of a subject that overlaps this one and is not shed, whether it counts or not.
     pub(crate) fn overlapping(&self, subject: &Subject) -> impl Iterator<Item = &Granted> {
         let all = conflicts::overlapping_subjects(&self.granted, subject);
-        all.flat_map(|(_, of_subject)| of_subject.values())
+        all.flat_map(|(_, of_subject)| of_subject.values().map(Box::as_ref))
     }
 
-    /// Every grant that is about this agent, by its name or by a pattern, whether it counts or not.
+    /// Every grant that is about this agent, by its name or by a pattern, and is not shed, whether it counts or not.
     pub fn about<'a>(&'a self, agent: &NodeAgent) -> impl Iterator<Item = &'a Granted> + use<'a> {
         Subject::all_for(agent)
             .into_iter()
             .flat_map(|subject| self.of(&subject))
     }
 
-    /// Every grant of everyone, whether it counts or not.
-=======
     /// Every grant of everyone that is not shed, whether it counts or not.
->>>>>>> main
     pub fn all(&self) -> impl Iterator<Item = &Granted> {
         let all = self.granted.values().flat_map(BTreeMap::values);
         all.map(Box::as_ref)

@@ -2,6 +2,7 @@
 
 use mgp_cluster::replication::{AskedBy, ClusterRecords};
 use mgp_engine::policy::access;
+use mgp_policy::access::GrantRecords;
 use mgp_engine::policy::grants::{Force, GrantChange, Granted, LogChange};
 use mgp_engine::replication::rules;
 use mgp_protocol::ids::{AgentId, NodeId, NodeServer, ServerId};
@@ -26,6 +27,27 @@ pub(super) struct DecidedInCluster {
 /// Whether an entry about these belongs to the cluster.
 pub(super) fn is_about_others(agent: &AgentId, server: &ServerId) -> bool {
     agent.is_foreign() || server.is_of_node()
+}
+
+/// Said of what a node denies its own agents.
+pub(super) const DENIED_HERE: &str = "this node denies it before a call leaves it, whatever the cluster grants: no admin is needed, and `mgp revoke` ends it";
+/// Said of its end.
+pub(super) const DENIED_NO_MORE: &str = "this node itself denies it no more; what the cluster grants counts again, and `mgp explain` shows it";
+
+/// Whether an entry is about an agent of this node at a server of another one: this node may deny that by itself.
+pub(super) fn may_deny_itself(agent: &AgentId, server: &ServerId) -> bool {
+    !agent.is_foreign() && !agent.is_pattern() && server.is_of_node()
+}
+
+/// What ends the entries about the same.
+pub(super) fn revoke_of(grant: &Grant) -> Revoke {
+    Revoke {
+        entry_type: grant.entry_type,
+        agent_id: grant.agent_id.clone(),
+        server_id: grant.server_id.clone(),
+        tool_name: grant.tool_name.clone(),
+        ..Revoke::default()
+    }
 }
 
 pub(super) async fn grant(
@@ -175,8 +197,13 @@ pub(super) async fn explain(cx: &Context, target: GrantTarget) -> Result<Explana
         mut notes,
     } = target;
     if let Some(owner) = owner(cx, &place.server)? {
+        let own = denied_here(cx, agent.clone(), owner.clone(), place.tool.clone());
+        let own = own.await?;
         notes.extend(there(cx, agent.clone(), owner, place.tool.clone()).await?);
-        let explanation = super::explained(cx, agent, place).await?;
+        let explanation = match own {
+            Some(denied) => denied,
+            None => super::explained(cx, agent, place).await?,
+        };
         return Ok(Explanation {
             notes,
             ..explanation
@@ -201,6 +228,28 @@ fn owner(cx: &Context, server: &ServerId) -> Result<Option<NodeServer>, Refusal>
     let node = names.read(node);
     let node = node.map_err(|why| Refusal::BadParams(why.to_string()))?;
     Ok(Some(node.server(server)))
+}
+
+/// What this node itself denies one of its agents of the server of another node.
+async fn denied_here(
+    cx: &Context,
+    agent: AgentId,
+    on: NodeServer,
+    tool: Option<String>,
+) -> Result<Option<Explanation>, Refusal> {
+    let names = cx.name_sources.nodes.others();
+    let look = move |ledger: &GrantRecords<'_>| {
+        let name = |node: NodeId| names.of(node).map_or_else(|| node.short(), ToString::to_string);
+        access::explain_own_denial(
+            ledger.grants,
+            ledger.authority,
+            &agent,
+            (&on, tool.as_deref()),
+            ledger.now_ms,
+            &name,
+        )
+    };
+    cx.policies.access.look(look).await
 }
 
 /// What the logs say of a local agent at the server of another node, which decides by them.

@@ -1,7 +1,7 @@
 //! Explains in words which rule decides. Reads the grants, not the table made from them, so that it can
 //! also name rules that do not apply, with the reason.
 
-use mgp_protocol::ids::{AgentId, NodeId, ServerId};
+use mgp_protocol::ids::{AgentId, NodeId, NodeServer, ServerId};
 use mgp_protocol::mgp::access::{self, DefaultPolicy, EntryType, Explanation, Permission, Source};
 
 use super::decision::ForeignClosed;
@@ -61,6 +61,38 @@ pub fn explain(
         considered: bounded(considered),
         notes: Vec::new(),
     }
+}
+
+/// Explains what this node itself denies one of its agents of another node's server; None where it denies nothing. `name`
+/// gives the names of nodes.
+#[must_use]
+pub fn explain_own_denial(
+    grants: &Grants,
+    authority: &Authority,
+    agent: &AgentId,
+    (on, tool): (&NodeServer, Option<&str>),
+    now_ms: u64,
+    name: &dyn Fn(NodeId) -> String,
+) -> Option<Explanation> {
+    let subject = Subject::Agent(authority.here().agent(agent.clone()));
+    let denials = grants.of(&subject).filter(|granted| {
+        granted.grant.permission == Permission::Deny
+            && granted.grant.resource.closeness(on, tool).is_some()
+            && grants.force(granted, authority, now_ms) == Force::InForce
+    });
+    let closest = denials.min_by_key(|granted| granted.grant.resource.closeness(on, tool))?;
+    let source = match closest.grant.resource {
+        GrantResource::Tool(..) | GrantResource::Tools(..) => Source::ToolGrant,
+        GrantResource::Server(_) | GrantResource::Permission(_) => Source::ServerGrant,
+    };
+    let rule = format!("this node denies it: {}", sentence(closest, &Force::InForce, name));
+    Some(Explanation {
+        permission: Permission::Deny,
+        source,
+        considered: vec![rule.clone()],
+        rule,
+        notes: Vec::new(),
+    })
 }
 
 /// The entries for one resource, each with whether it counts.
@@ -239,16 +271,28 @@ fn sentence(granted: &Granted, force: &Force, name: &dyn Fn(NodeId) -> String) -
 }
 
 /// The entries in force for `mgp/access/list`, of everyone or of one agent, everywhere or on one
-/// server, in the order of their agents.
+/// server, in the order of their agents. `name` gives the names of other nodes.
 #[must_use]
 pub fn list(
     grants: &Grants,
     authority: &Authority,
     request: &access::List,
     now_ms: u64,
+    name: impl Fn(NodeId) -> String,
 ) -> Vec<access::Entry> {
+    let here = authority.here();
     let counts = |granted: &&Granted| grants.force(granted, authority, now_ms) == Force::InForce;
-    let shown = grants.all().filter(counts).filter_map(shown);
+    let shown = grants.all().filter(counts).filter_map(|granted| {
+        let entry = shown(granted)?;
+        let on = granted.grant.resource.server()?;
+        Some(match on.node == here {
+            true => entry,
+            false => access::Entry {
+                server_id: ServerId::of_node(&name(on.node), &on.server).to_string(),
+                ..entry
+            },
+        })
+    });
     let wanted = |entry: &access::Entry| {
         request
             .agent_id

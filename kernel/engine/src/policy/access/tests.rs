@@ -4,7 +4,10 @@ use mgp_protocol::ids::NodeServer;
 use mgp_protocol::mgp::access::{self as words, EntryType};
 use proptest::prelude::*;
 
+use mgp_protocol::ids::NodeId;
+
 use super::*;
+use crate::policy::grants::Force;
 use crate::policy::grants::{
     CausalContext, Grant, GrantChange, LogChange, LogPosition, Operation, OperationId, Revoke,
     Written,
@@ -321,7 +324,7 @@ fn the_last_decision_of_the_operator_counts() {
         assert_eq!(decided(&grants, DefaultPolicy::OptIn, "t").0, permission);
     }
     let all: words::List = serde_json::from_str("{}").unwrap();
-    let shown = list(&grants, &authority(), &all, NOW);
+    let shown = list(&grants, &authority(), &all, NOW, |node| node.short());
     assert_eq!(shown.len(), 1);
     assert_eq!(shown[0].entry_type, EntryType::ServerGrant);
 }

@@ -391,19 +391,11 @@ impl Grants {
             return false;
         }
         let about = |id: &GrantId| {
-<<<<<<< HEAD
-            let mut named = self.with_id(*id);
-            named.any(|it| {
-                it.grant.permission == Permission::Allow
-                    && it.grant.subject.overlaps(&grant.subject)
-                    && it.grant.resource.overlaps(&grant.resource)
-=======
             let mut named = self.scopes(*id);
             named.any(|(subject, resource, permission)| {
                 permission == Permission::Allow
-                    && *subject == grant.subject
-                    && overlap(resource, &grant.resource)
->>>>>>> main
+                    && subject.overlaps(&grant.subject)
+                    && resource.overlaps(&grant.resource)
             })
         };
         match revoke {
@@ -448,13 +440,8 @@ impl Grants {
     fn known_grants(&self, change: &GrantChange, issuer: NodeId) -> CausalContext {
         let mut context = CausalContext::default();
         let named: BTreeSet<&GrantId> = change.revoked().iter().collect();
-<<<<<<< HEAD
-        for (subject, resource) in self.scopes(change) {
-            let left = self.overlapping(&subject).filter(|granted| {
-=======
         for (subject, resource) in self.withdrawn(change) {
-            let left = self.of(&subject).filter(|granted| {
->>>>>>> main
+            let left = self.overlapping(&subject).filter(|granted| {
                 let grant = &granted.grant;
                 let overlaps = resource.as_ref();
                 let overlaps = overlaps.is_none_or(|about| about.overlaps(&grant.resource));

@@ -74,11 +74,7 @@ impl Replica {
             return Err(RemoteDenial::NotIn);
         }
         let on = here.server(server.clone());
-<<<<<<< HEAD
-        let Some(granted) = self.deciding(caller, &on, tool, now_ms) else {
-=======
         let Some(granted) = self.decisive_grant(caller, &on, tool, now_ms) else {
->>>>>>> main
             return Err(RemoteDenial::NotGranted);
         };
         let id = granted.grant.id;
@@ -91,22 +87,16 @@ impl Replica {
         }
     }
 
-<<<<<<< HEAD
-    /// The entry in force that is closest to what is called; a denial before others that are as close.
-    fn deciding(
-=======
-    /// The entry in force that decides for an agent at a server of any node: one of the tool before one of the server,
+    /// The entry in force that decides for an agent at a server of any node: the one that is closest to what is called,
     /// and a denial before what allows the same.
     #[must_use]
     pub fn decisive_grant(
->>>>>>> main
         &self,
         caller: &NodeAgent,
         on: &NodeServer,
         tool: Option<&str>,
         now_ms: u64,
     ) -> Option<&Granted> {
-<<<<<<< HEAD
         let of_caller = self.logs.grants().about(caller);
         let about = of_caller.filter_map(|granted| {
             let closeness = granted.grant.resource.closeness(on, tool)?;
@@ -117,19 +107,6 @@ impl Replica {
             (*closeness, granted.grant.permission == Permission::Allow)
         });
         closest.map(|(_, granted)| granted)
-=======
-        let subject = Subject::Agent(caller.clone());
-        let of_tool = tool.map(|tool| GrantResource::Tool(on.clone(), tool.to_owned()));
-        let mut resources = of_tool
-            .into_iter()
-            .chain([GrantResource::Server(on.clone())]);
-        resources.find_map(|resource| {
-            let of_caller = self.logs.grants().of(&subject);
-            let about = of_caller.filter(|granted| granted.grant.resource == resource);
-            let in_force = about.filter(|granted| self.force(granted, now_ms) == Force::InForce);
-            in_force.min_by_key(|granted| granted.grant.permission == Permission::Allow)
-        })
->>>>>>> main
     }
 
     /// Whether a grant counts here, or why not.
