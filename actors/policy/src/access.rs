@@ -191,6 +191,7 @@ pub enum AccessMsg {
     Sets(Arc<ToolSets>, Reply<()>),
     /// Replace the rules for agents of other nodes.
     Foreign(Option<Arc<ForeignRules>>, Reply<()>),
+    /// Replace the ids of servers of other nodes.
     Remote(Arc<RemoteServers>, Reply<()>),
     /// A batch is on disk, or why that is not known.
     Committed(Result<(), String>),

@@ -148,7 +148,7 @@ async fn grant(cx: &Context, request: &Request, by: Principal, mut grant: Grant)
         notes.push(of_cluster::DENIED_HERE.to_owned());
         (granted_here(cx, request, by, grant).await?, None)
     } else if of_cluster::is_about_others(&about.agent, &about.place.server) {
-        let own = is_own.then(|| of_cluster::revoke_of(&grant));
+        let own = is_own.then(|| of_cluster::revoke_of(&grant)).transpose()?;
         let decided = of_cluster::grant(cx, asked_by(request, by.clone()), grant).await?;
         if let Some(own) = own {
             revoked_here(cx, request, by, own).await?;

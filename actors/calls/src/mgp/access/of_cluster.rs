@@ -40,14 +40,17 @@ pub(super) fn may_deny_itself(agent: &AgentId, server: &ServerId) -> bool {
 }
 
 /// What ends the entries about the same.
-pub(super) fn revoke_of(grant: &Grant) -> Revoke {
-    Revoke {
-        entry_type: grant.entry_type,
-        agent_id: grant.agent_id.clone(),
-        server_id: grant.server_id.clone(),
-        tool_name: grant.tool_name.clone(),
-        ..Revoke::default()
-    }
+///
+/// # Errors
+/// None at present: the members of both are the same.
+pub(super) fn revoke_of(grant: &Grant) -> Result<Revoke, Refusal> {
+    let revoke = serde_json::json!({
+        "entry_type": grant.entry_type,
+        "agent_id": grant.agent_id,
+        "server_id": grant.server_id,
+        "tool_name": grant.tool_name,
+    });
+    serde_json::from_value(revoke).map_err(|why| Refusal::Broken(why.to_string()))
 }
 
 pub(super) async fn grant(
