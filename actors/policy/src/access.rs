@@ -12,7 +12,9 @@ mod writing;
 
 use std::sync::Arc;
 
-use mgp_engine::policy::access::{Defaults, ForeignRules, GrantTable, Principal, RemoteServers, ToolSets};
+use mgp_engine::policy::access::{
+    Defaults, ForeignRules, GrantTable, Principal, RemoteServers, ToolSets,
+};
 use mgp_engine::policy::grants::{Authority, GrantChange, GrantId, Grants, Operation};
 use mgp_protocol::mgp::audit::TraceId;
 use mgp_protocol::refusal::Refusal;

@@ -24,9 +24,11 @@ async fn may(kernel: &Kernel, node: &str, tool: &str) -> (bool, bool) {
 }
 
 async fn comes_to(kernel: &Kernel, tool: &str, answers: bool) {
-    wait_until(&format!("{tool} answers: {answers}"), DEADLINE, async || {
-        may(kernel, "nas", tool).await.0 == answers
-    })
+    wait_until(
+        &format!("{tool} answers: {answers}"),
+        DEADLINE,
+        async || may(kernel, "nas", tool).await.0 == answers,
+    )
     .await;
 }
 
@@ -61,7 +63,9 @@ async fn a_grant_with_a_pattern_opens_what_it_means_and_closes_as_one() {
     let explained = nas.mgp_json(&["explain", "anonymous@desk", "demo"]).await;
     let rule = explained["rule"].as_str().unwrap();
     assert!(rule.contains("to every agent of desk"), "{rule}");
-    let tools = desk.mgp_json(&["tools", "list", "--agent", "anonymous"]).await;
+    let tools = desk
+        .mgp_json(&["tools", "list", "--agent", "anonymous"])
+        .await;
     let tools = tools.to_string();
     assert!(tools.contains(TEXT), "{tools}");
     // What names less takes nothing back, and says what to revoke.
@@ -69,17 +73,21 @@ async fn a_grant_with_a_pattern_opens_what_it_means_and_closes_as_one() {
     assert!(why.contains("mgp revoke '*@desk' 'demo'"), "{why}");
     assert!(may(&desk, "nas", TEXT).await.0);
     // One agent is left out by a denial, which a revoke ends.
-    nas.mgp_json(&["grant", "anonymous@desk", "demo", "--deny"]).await;
+    nas.mgp_json(&["grant", "anonymous@desk", "demo", "--deny"])
+        .await;
     comes_to(&desk, TEXT, false).await;
     nas.mgp_json(&["revoke", "anonymous@desk", "demo"]).await;
     comes_to(&desk, TEXT, true).await;
     nas.mgp_json(&["revoke", "*@desk", "demo"]).await;
     comes_to(&desk, TEXT, false).await;
-    nas.mgp_json(&["grant", "anonymous@*", "demo:test_simple_*"]).await;
+    nas.mgp_json(&["grant", "anonymous@*", "demo:test_simple_*"])
+        .await;
     comes_to(&desk, TEXT, true).await;
     assert!(!may(&desk, "nas", IMAGE).await.0, "another tool");
     // The same again takes the place of the first one.
-    let again = nas.mgp_json(&["grant", "anonymous@*", "demo:test_simple_*"]).await;
+    let again = nas
+        .mgp_json(&["grant", "anonymous@*", "demo:test_simple_*"])
+        .await;
     assert_eq!(again["replaced"].as_array().unwrap().len(), 1, "{again:#}");
     let listed = nas.mgp_json(&["grants"]).await;
     let all = [("agent.anonymous@*", Some("test_simple_*"))];
@@ -123,7 +131,12 @@ async fn a_member_denies_its_own_agents_a_tool_of_another_node() {
     shows(&desk, "attic__demo__test_simple_text").await;
     assert_eq!(may(&desk, "attic", TEXT).await, (false, false));
     nas.end(Signal::SIGKILL, DEADLINE).await;
-    let explain = ["explain", "anonymous", "attic/demo:test_simple_text", "--yet-unknown"];
+    let explain = [
+        "explain",
+        "anonymous",
+        "attic/demo:test_simple_text",
+        "--yet-unknown",
+    ];
     let explained = desk.mgp_json(&explain).await;
     let rule = explained["rule"].as_str().unwrap();
     assert!(rule.starts_with("this node denies it"), "{explained:#}");

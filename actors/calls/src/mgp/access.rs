@@ -246,13 +246,14 @@ async fn entries(cx: &Context, mut list: List) -> Outcome {
     }
     let of_others = of_cluster::entries(cx, &list).await?;
     let names = cx.name_sources.nodes.others();
-    let entries = cx
-        .policies
-        .access
-        .look(move |ledger| {
-            let name = |node: NodeId| names.of(node).map_or_else(|| node.short(), ToString::to_string);
-            access::list(ledger.grants, ledger.authority, &list, ledger.now_ms, name)
-        });
+    let entries = cx.policies.access.look(move |ledger| {
+        let name = |node: NodeId| {
+            names
+                .of(node)
+                .map_or_else(|| node.short(), ToString::to_string)
+        };
+        access::list(ledger.grants, ledger.authority, &list, ledger.now_ms, name)
+    });
     let mut entries = entries.await?;
     entries.extend(of_others);
     let known = cx.name_sources.known();
@@ -402,6 +403,7 @@ fn refused(refused: GrantRefusal) -> Refusal {
         | GrantRefusal::NoNode(_)
         | GrantRefusal::AllHere
         | GrantRefusal::ToolsHere(_)
+        | GrantRefusal::TooManyPatterns
         | GrantRefusal::TooMany => Refusal::BadParams(words),
     }
 }

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_engine::node_key::NodeKey;
-use mgp_engine::policy::access::{Defaults, ForeignRules, GrantTable, Principal, RemoteServers, ToolSets};
+use mgp_engine::policy::access::{
+    Defaults, ForeignRules, GrantTable, Principal, RemoteServers, ToolSets,
+};
 use mgp_engine::policy::grants::{
     Applied, Authority, CausalContext, GrantChange, GrantId, Grants, LogChange, LogPosition,
     Operation, Signed, Subject,

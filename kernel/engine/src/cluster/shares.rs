@@ -17,8 +17,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::policy::access::SharedTools;
 
-pub use crate::policy::tool_pattern::{BadToolPattern, ToolPattern};
 pub use self::requests::{ShareRefusal, ShareRequest};
+pub use crate::policy::tool_pattern::{BadToolPattern, ToolPattern};
 
 /// Most rules. A person reads all of them in one list.
 pub const SHARES_MAX: usize = 1024;

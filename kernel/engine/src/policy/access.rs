@@ -29,7 +29,8 @@ pub use self::explain::{
 };
 pub use self::foreign::{ForeignLease, ForeignRules, SharedTools};
 pub use self::requests::{
-    GrantRefusal, GrantRequest, NamesNodes, allowed_by_patterns, grant, may, revoke, vacate,
+    GrantRefusal, GrantRequest, NamesNodes, PATTERNS_MAX, allowed_by_patterns, grant, may, revoke,
+    vacate,
 };
 pub use self::sets::{Narrowing, ToolSet, ToolSets};
 use crate::policy::grants::{Authority, GrantId, GrantResource, Granted, Grants, Subject};
@@ -161,12 +162,7 @@ impl AgentRules {
     }
 
     /// The entry of one level that counts.
-    fn first(
-        &self,
-        level: RuleLevel,
-        tool: Option<&str>,
-        now_ms: u64,
-    ) -> Option<&AccessEntry> {
+    fn first(&self, level: RuleLevel, tool: Option<&str>, now_ms: u64) -> Option<&AccessEntry> {
         let counts = |entry: &&AccessEntry| entry.counts(now_ms);
         match (level, tool) {
             (RuleLevel::Tool, Some(tool)) => self.tools.get(tool)?.iter().find(counts),

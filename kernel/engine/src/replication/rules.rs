@@ -87,7 +87,11 @@ pub fn explain(
     let rules = foreign_rules(replica, known, now_ms, now);
     let name = |node| member_name(replica, node);
     let hindrance = rules.hindrance(caller, server, tool);
-    explain_foreign(levels.into_iter(), hindrance.map(|why| why.in_words(name, now)), &name)
+    explain_foreign(
+        levels.into_iter(),
+        hindrance.map(|why| why.in_words(name, now)),
+        &name,
+    )
 }
 
 /// All entries about an agent, by its name or by a pattern.
@@ -375,8 +379,15 @@ mod tests {
         let on = node(0).server(files());
         let there = explain_elsewhere(&owner.replica, &other_name, &on, read, 0);
         assert_eq!(there.permission, Permission::Allow);
-        assert!(there.rule.contains("to every agent of node-1"), "{}", there.rule);
-        assert_eq!(list(&owner.replica, 0, |_| "desk".to_owned())[0].agent_id, "*@desk");
+        assert!(
+            there.rule.contains("to every agent of node-1"),
+            "{}",
+            there.rule
+        );
+        assert_eq!(
+            list(&owner.replica, 0, |_| "desk".to_owned())[0].agent_id,
+            "*@desk"
+        );
         let denied = owner.founder.write(of_tools(deny(2), "read_*"));
         owner.take(denied);
         assert_eq!(owner.decide(&caller(), read), Err(None));
@@ -384,7 +395,11 @@ mod tests {
         assert_eq!(owner.decide(&other_name, read), Ok(()));
         let tool = owner.founder.write(of_tool(allow(3), "read_it"));
         owner.take(tool);
-        assert_eq!(owner.decide(&caller(), read), Ok(()), "the tool goes before several");
+        assert_eq!(
+            owner.decide(&caller(), read),
+            Ok(()),
+            "the tool goes before several"
+        );
         let everywhere = to(allow(4), Subject::AgentEverywhere(AgentId::new("a")));
         let everywhere = owner.founder.write(of_tools(everywhere, "read_*"));
         owner.take(everywhere);
@@ -393,7 +408,10 @@ mod tests {
         assert!(owner.table().sees(&who, &files(), 0));
         let away = owner.founder.write(cut(2, LogTip::EMPTY));
         owner.take(away);
-        assert_eq!(owner.decide(&other_node, read), Err(Some(ForeignClosed::NotIn)));
+        assert_eq!(
+            owner.decide(&other_node, read),
+            Err(Some(ForeignClosed::NotIn))
+        );
         let taken_back = owner.founder.write(revoke(1));
         owner.take(taken_back);
         assert!(owner.decide(&other_name, read).is_err());

@@ -72,7 +72,10 @@ impl AgentId {
     /// True for what names several agents together.
     #[must_use]
     pub fn is_pattern(&self) -> bool {
-        let (agent, home) = self.as_str().split_once(Self::HOME).unwrap_or((self.as_str(), ""));
+        let (agent, home) = self
+            .as_str()
+            .split_once(Self::HOME)
+            .unwrap_or((self.as_str(), ""));
         agent == Self::ALL || home == Self::ALL
     }
 

@@ -2,9 +2,9 @@
 
 use mgp_cluster::replication::{AskedBy, ClusterRecords};
 use mgp_engine::policy::access;
-use mgp_policy::access::GrantRecords;
 use mgp_engine::policy::grants::{Force, GrantChange, Granted, LogChange};
 use mgp_engine::replication::rules;
+use mgp_policy::access::GrantRecords;
 use mgp_protocol::ids::{AgentId, NodeId, NodeServer, ServerId};
 use mgp_protocol::mgp::access::{Entry, Explanation, Grant, List, Revoke};
 use mgp_protocol::mgp::kernel::nodes::Confirmations;
@@ -92,7 +92,11 @@ pub(super) async fn revoke(
         let in_force =
             |granted: &&Granted| records.replica.force(granted, records.now_ms) == Force::InForce;
         let wider = wider.filter(in_force).map(|granted| (granted, None));
-        let name = |node| names.of(node).map_or_else(|| node.short(), ToString::to_string);
+        let name = |node| {
+            names
+                .of(node)
+                .map_or_else(|| node.short(), ToString::to_string)
+        };
         if let Some(entry) = access::list_cluster(wider, logs.here(), name).first() {
             return Err(goes_on(entry));
         }
@@ -242,7 +246,11 @@ async fn denied_here(
 ) -> Result<Option<Explanation>, Refusal> {
     let names = cx.name_sources.nodes.others();
     let look = move |ledger: &GrantRecords<'_>| {
-        let name = |node: NodeId| names.of(node).map_or_else(|| node.short(), ToString::to_string);
+        let name = |node: NodeId| {
+            names
+                .of(node)
+                .map_or_else(|| node.short(), ToString::to_string)
+        };
         access::explain_own_denial(
             ledger.grants,
             ledger.authority,

@@ -196,7 +196,10 @@ mod tests {
         let renamed = called(&table, "attic", nas(), 3);
         assert!(!opens(&renamed, "attic/demo", "time"));
         let another = called(&table, "nas", NodeId([3; 32]), 4);
-        assert!(opens(&another, "nas/demo", "time"), "another node of the name");
+        assert!(
+            opens(&another, "nas/demo", "time"),
+            "another node of the name"
+        );
         assert_ne!(
             table.audience(&Principal::Agent(agent())),
             renamed.audience(&Principal::Agent(agent()))

@@ -85,7 +85,10 @@ pub fn explain_own_denial(
         GrantResource::Tool(..) | GrantResource::Tools(..) => Source::ToolGrant,
         GrantResource::Server(_) | GrantResource::Permission(_) => Source::ServerGrant,
     };
-    let rule = format!("this node denies it: {}", sentence(closest, &Force::InForce, name));
+    let rule = format!(
+        "this node denies it: {}",
+        sentence(closest, &Force::InForce, name)
+    );
     Some(Explanation {
         permission: Permission::Deny,
         source,
@@ -320,7 +323,9 @@ pub fn list_cluster<'a>(
             Subject::Agent(agent) if agent.node != here => {
                 entry.agent_id = format!("{}@{}", agent.agent, name(agent.node));
             }
-            Subject::AgentsAt(node) if *node == here => AgentId::ALL.clone_into(&mut entry.agent_id),
+            Subject::AgentsAt(node) if *node == here => {
+                AgentId::ALL.clone_into(&mut entry.agent_id)
+            }
             Subject::AgentsAt(node) => {
                 entry.agent_id = format!("{}@{}", AgentId::ALL, name(*node));
             }

@@ -11,6 +11,10 @@ use crate::policy::grants::{
 use crate::policy::tool_pattern::ToolPattern;
 use crate::timestamps::parse_rfc3339;
 
+/// Most grants with patterns. Each is compared with all that a revoke is about, and with all others for the same caller
+/// on each call; a person can read so many.
+pub const PATTERNS_MAX: usize = 256;
+
 /// The part of a request that decides who may make it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GrantRequest<'a> {
@@ -53,11 +57,20 @@ pub enum GrantRefusal {
     #[error("no node of the cluster is called {0:?}")]
     NoNode(String),
     /// All agents of this node at one of its servers: its own rules are about agents by their names.
-    #[error("all agents of this node are not granted its own servers together: `default_policy` in [access] of mgp.toml is for that")]
+    #[error(
+        "all agents of this node are not granted its own servers together: `default_policy` in [access] of mgp.toml is for that"
+    )]
     AllHere,
     /// Several tools, for an agent of this node at one of its servers.
-    #[error("{0:?}: several tools are granted together to agents of other nodes only; name each tool, or the server")]
+    #[error(
+        "{0:?}: several tools are granted together to agents of other nodes only; name each tool, or the server"
+    )]
     ToolsHere(String),
+    /// There are [`PATTERNS_MAX`].
+    #[error(
+        "there are {PATTERNS_MAX} grants with patterns already; revoke some of them, `mgp grants` lists them"
+    )]
+    TooManyPatterns,
     /// Too many entries of this kind to replace in one step.
     #[error("there are more than {IDS_MAX} such entries; revoke them first")]
     TooMany,
@@ -77,6 +90,7 @@ impl GrantRefusal {
             | Self::NoNode(_)
             | Self::AllHere
             | Self::ToolsHere(_)
+            | Self::TooManyPatterns
             | Self::TooMany => mgp_protocol::jsonrpc::INVALID_PARAMS,
         }
     }
@@ -152,11 +166,20 @@ pub fn grant(
         grant.replaces = replaced.collect();
     } else if !standing.is_empty() {
         changes.push(GrantChange::Revoke(Revoke::Ids(replaced.collect())));
+    } else if patterns(grants, authority) >= PATTERNS_MAX {
+        return Err(GrantRefusal::TooManyPatterns);
     }
     grant.check()?;
     may_stand_here(&grant, authority.here())?;
     changes.push(GrantChange::Grant(grant));
     Ok(changes)
+}
+
+/// How many grants with patterns there are that nobody has revoked.
+fn patterns(grants: &Grants, authority: &Authority) -> usize {
+    let all = grants.all().filter(|granted| granted.grant.is_pattern());
+    all.filter(|granted| !grants.is_revoked(granted, authority))
+        .count()
 }
 
 /// This node's own rules have no patterns.
@@ -242,7 +265,8 @@ pub fn revoke(
 pub fn vacate(server: &ServerId, grants: &Grants, authority: &Authority) -> Vec<GrantChange> {
     let server = &authority.here().server(server.clone());
     let about = |grant: &Grant| {
-        grant.resource.server() == Some(server) || matches!(&grant.subject, Subject::Server(its) if its == server)
+        grant.resource.server() == Some(server)
+            || matches!(&grant.subject, Subject::Server(its) if its == server)
     };
     let allowed = grants.all().filter(|granted| {
         let grant = &granted.grant;

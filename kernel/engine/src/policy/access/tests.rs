@@ -1,16 +1,13 @@
 use std::collections::BTreeMap;
 
-use mgp_protocol::ids::NodeServer;
+use mgp_protocol::ids::{NodeId, NodeServer};
 use mgp_protocol::mgp::access::{self as words, EntryType};
 use proptest::prelude::*;
 
-use mgp_protocol::ids::NodeId;
-
 use super::*;
-use crate::policy::grants::Force;
 use crate::policy::grants::{
-    CausalContext, Grant, GrantChange, LogChange, LogPosition, Operation, OperationId, Revoke,
-    Written,
+    CausalContext, Force, Grant, GrantChange, LogChange, LogPosition, Operation, OperationId,
+    Revoke, Written,
 };
 
 const NOW: u64 = 10_000;
@@ -120,6 +117,66 @@ fn agents_and_servers_of_other_nodes_are_granted_by_the_nodes_ids() {
     asked.server_id = "attic/files".into();
     let refused = made(&asked).unwrap_err();
     assert_eq!(refused, GrantRefusal::NoNode("attic".into()));
+}
+
+/// A pattern of agents or of tools is one entry, which takes the place of the same one alone.
+#[test]
+fn a_pattern_is_granted_and_revoked_as_one_entry() {
+    let mut grants = Grants::default();
+    let asked = |agent: &AgentId, tool: Option<&str>| {
+        let mut asked = request(tool, Permission::Allow);
+        asked.agent_id = agent.to_string();
+        asked
+    };
+    let revoking = |agent: &AgentId, tool: Option<&str>| {
+        let mut asked = revoking(tool);
+        asked.agent_id = agent.to_string();
+        asked
+    };
+    let alice = AgentId::of_node(&issuer(3).agent(AgentId::new("agent.alice")));
+    let all = AgentId::all_at(issuer(3));
+    let everywhere = AgentId::new("agent.alice").everywhere();
+    give(&mut grants, 1, &asked(&all, None));
+    give(&mut grants, 2, &asked(&everywhere, Some("read_*")));
+    give(&mut grants, 3, &asked(&all, Some("*")));
+    let ids = |grants: &Grants| -> BTreeSet<GrantId> {
+        let stands = grants
+            .all()
+            .filter(|it| !grants.is_revoked(it, &authority()));
+        stands.map(|it| it.grant.id).collect()
+    };
+    assert_eq!(
+        ids(&grants),
+        [id(2), id(3)].into(),
+        "all tools are the server"
+    );
+    let wider = |grants: &Grants, asked: &words::Revoke| {
+        let wider = allowed_by_patterns(asked, &Nas, grants, &authority()).unwrap();
+        wider.iter().map(|it| it.grant.id).collect::<BTreeSet<_>>()
+    };
+    assert_eq!(wider(&grants, &revoking(&alice, None)), [id(3)].into());
+    let read = revoking(&alice, Some("read_a"));
+    assert_eq!(wider(&grants, &read), [id(2), id(3)].into());
+    assert_eq!(wider(&grants, &revoking(&all, None)), [].into());
+    assert_eq!(wider(&grants, &revoking(&everywhere, None)), [].into());
+    let mut denied = asked(&alice, None);
+    denied.permission = Permission::Deny;
+    give(&mut grants, 4, &denied);
+    assert_eq!(
+        wider(&grants, &revoking(&alice, None)),
+        [].into(),
+        "it ends a denial"
+    );
+    assert_eq!(take(&mut grants, &revoking(&all, None)), 1);
+    assert_eq!(ids(&grants), [id(2), id(4)].into());
+    let made = |asked: &words::Grant| {
+        let grants = Grants::default();
+        grant(asked, &operator(), &Nas, &grants, &authority(), id(1), NOW).unwrap_err()
+    };
+    let here = asked(&AgentId::new(AgentId::ALL), None);
+    assert_eq!(made(&here), GrantRefusal::AllHere);
+    let tools = asked(&AgentId::new("a"), Some("read_*"));
+    assert_eq!(made(&tools), GrantRefusal::ToolsHere("read_*".into()));
 }
 
 /// Grants as the operator asks for it.

@@ -243,9 +243,9 @@ fn overlapping_scopes<'a>(
     let patterns = on.map(|on| {
         let first = GrantResource::Tools(on.clone(), ToolPattern::least());
         let all = about.range(Some(first)..);
-        let all = all.take_while(move |(about, _)| {
-            matches!(about, Some(GrantResource::Tools(of, _)) if of == on)
-        });
+        let all = all.take_while(
+            move |(about, _)| matches!(about, Some(GrantResource::Tools(of, _)) if of == on),
+        );
         all.filter(|(about, _)| about.as_ref().is_some_and(|it| it.overlaps(resource)))
     });
     let all = at(None).into_iter().chain(whole).chain(server);

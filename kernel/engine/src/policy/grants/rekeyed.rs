@@ -45,7 +45,9 @@ impl Grant {
     fn move_to(&mut self, moved: &impl Fn(NodeId) -> NodeId) {
         self.subject.move_to(moved);
         match &mut self.resource {
-            GrantResource::Server(on) | GrantResource::Tool(on, _) | GrantResource::Tools(on, _) => {
+            GrantResource::Server(on)
+            | GrantResource::Tool(on, _)
+            | GrantResource::Tools(on, _) => {
                 on.node = moved(on.node);
             }
             GrantResource::Permission(_) => {}

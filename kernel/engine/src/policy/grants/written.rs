@@ -284,8 +284,16 @@ mod tests {
             json!({"revoke": {"ids": []}}),
             json!({"revoke": {"ids": ["01010101010101010101010101010101"]}, "mute": {}}),
             pattern("grant", json!({"agents_at": NodeId([1; 32])}), json!([])),
-            pattern("grant_pattern", json!({"agent": NodeId([1; 32]).agent(AgentId::new("a"))}), json!([])),
-            pattern("grant_pattern", json!({"agents_at": NodeId([1; 32])}), json!([GrantId([2; 16])])),
+            pattern(
+                "grant_pattern",
+                json!({"agent": NodeId([1; 32]).agent(AgentId::new("a"))}),
+                json!([]),
+            ),
+            pattern(
+                "grant_pattern",
+                json!({"agents_at": NodeId([1; 32])}),
+                json!([GrantId([2; 16])]),
+            ),
         ] {
             let bytes = body(|value| value["change"] = strange);
             let read = Written::read(&bytes).unwrap();
@@ -308,7 +316,11 @@ mod tests {
     /// A build without patterns closes what an issuer of such an entry allowed: it is of a kind that it cannot know.
     #[test]
     fn a_grant_with_a_pattern_is_an_entry_of_another_kind() {
-        let change = pattern("grant_pattern", json!({"agents_at": NodeId([1; 32])}), json!([]));
+        let change = pattern(
+            "grant_pattern",
+            json!({"agents_at": NodeId([1; 32])}),
+            json!([]),
+        );
         let read = Written::read(&body(|value| value["change"] = change)).unwrap();
         let LogChange::Grants(GrantChange::Grant(grant)) = &read.operation().change else {
             panic!("{read:?}");
@@ -316,7 +328,13 @@ mod tests {
         assert_eq!(grant.subject, Subject::AgentsAt(NodeId([1; 32])));
         let again = Written::new(read.operation().clone());
         assert_eq!(again.body(), read.body());
-        assert!(again.body().unwrap().windows(13).any(|it| it == b"grant_pattern"));
+        assert!(
+            again
+                .body()
+                .unwrap()
+                .windows(13)
+                .any(|it| it == b"grant_pattern")
+        );
     }
 
     /// Whoever brings it may be a stranger: reading it takes no more of the stack than there is.

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use mgp_engine::policy::grants::{Force, Grant, GrantId, GrantResource, OperationId, Signed, Subject};
+use mgp_engine::policy::grants::{
+    Force, Grant, GrantId, GrantResource, OperationId, Signed, Subject,
+};
 use mgp_protocol::ids::{NodeId, NodeServer};
 use mgp_protocol::mgp::access::Permission;
 
@@ -116,7 +118,10 @@ fn same_tool(one: &GrantResource, other: &GrantResource) -> bool {
     let (Some((on, beginning)), Some((of, other_beginning))) = (meant(one), meant(other)) else {
         return false;
     };
-    let (one, other) = (beginning.trim_end_matches('*'), other_beginning.trim_end_matches('*'));
+    let (one, other) = (
+        beginning.trim_end_matches('*'),
+        other_beginning.trim_end_matches('*'),
+    );
     let within = |long: &str, short: &str, pattern: &str| {
         long == short || pattern.ends_with('*') && long.starts_with(short)
     };
