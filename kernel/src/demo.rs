@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use mgp_engine::policy::permissions::PermissionRules;
-use mgp_engine::policy::pins::PinMode;
+use mgp_engine::policy::pins::PinRules;
 use mgp_engine::policy::trust::TrustLevel;
 use mgp_engine::servers::spec::{
     MgpDeclaration, QuestionAttribution, Reach, ReplicaRule, RestartRules, ServerInstances,
@@ -89,7 +89,7 @@ pub fn config(program: &Path) -> io::Result<Demo> {
         mcpl: true,
         tools: Arc::default(),
         permissions: PermissionRules::default(),
-        pin: PinMode::default(),
+        pin: PinRules::default(),
         sandbox: mgp_engine::servers::sandbox::SandboxRules::default(),
         login: mgp_engine::servers::login::LoginRules::off(),
         pass_headers: Vec::new(),

@@ -14,10 +14,11 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use mgp_engine::policy::approvals::{ApprovalQuestion, Asker};
-use mgp_engine::policy::pins::{DefinitionPart, NotApproved, Pin, PinMode, difference};
+use mgp_engine::policy::pins::{DefinitionPart, NotApproved, Pin, PinMode, PinRules, difference};
 use mgp_engine::tool_names;
 use mgp_engine::tools::catalog::{CatalogTool, CatalogView};
 use mgp_protocol::ids::ServerId;
+use mgp_protocol::mcpl::feature_sets::set_of_definition;
 use mgp_protocol::mgp::approvals::Subject;
 use mgp_protocol::mgp::audit::{EventType, Outcome, Target, TraceId};
 use mgp_protocol::mgp::permission::Verdict;
@@ -41,6 +42,7 @@ struct SharedPins {
     folder: PathBuf,
     servers: Mutex<HashMap<ServerId, Arc<Mutex<ServerPins>>>>,
     blocked: Snapshot<Blocked>,
+    earlier: Snapshot<HashMap<ServerId, Arc<EarlierSets>>>,
     approvals: ApprovalsHandle,
     audit: AuditHandle,
     decided: EventSink<ServerId>,
@@ -51,12 +53,24 @@ struct SharedPins {
 /// a file.
 type Blocked = HashMap<ServerId, Arc<BTreeSet<String>>>;
 
+/// The feature set that a tool belongs to until its new definition is approved (MCPL §6).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EarlierSet {
+    /// The one that its approved definition names, if it names one.
+    Approved(Option<String>),
+    /// The approved definition was too long to be kept.
+    Unknown,
+}
+
+/// By the own names of tools that changed.
+type EarlierSets = BTreeMap<String, EarlierSet>;
+
 /// The pins of one server.
 #[derive(Debug, Default)]
 struct ServerPins {
     pin_file: Option<PinFile>,
     /// What happens to those that change; known once its tools were listed.
-    mode: Option<PinMode>,
+    rules: Option<PinRules>,
     /// The changed ones as they are now.
     changed: BTreeMap<String, Arc<CatalogTool>>,
     /// The open question to the operator.
@@ -94,6 +108,7 @@ impl PinsHandle {
             folder,
             servers: Mutex::default(),
             blocked: Snapshot::new(Blocked::new()),
+            earlier: Snapshot::new(HashMap::new()),
             approvals,
             audit,
             decided,
@@ -109,14 +124,16 @@ impl PinsHandle {
         &self,
         server: &ServerId,
         tools: &[Arc<CatalogTool>],
-        mode: PinMode,
+        rules: &PinRules,
     ) -> Result<(), String> {
         let server_pins = self.0.server_pins(server);
         let mut server_pins = lock(&server_pins);
-        server_pins.mode = Some(mode);
+        let mode = rules.mode;
+        server_pins.rules = Some(rules.clone());
         server_pins.changed.clear();
         if mode == PinMode::Off {
             self.0.block(server, BTreeSet::new());
+            self.0.set_earlier(server, EarlierSets::new());
             server_pins.asking = None;
             return Ok(());
         }
@@ -124,13 +141,15 @@ impl PinsHandle {
             server_pins.pin_file = Some(PinFile::read(&self.0.folder, server)?);
         }
         let pin_file = server_pins.pin_file.as_mut().expect("it was read");
-        let (changes, mut names) = pin_file.see(server, tools, mode);
-        if let Err(error) = pin_file.keep(tools) {
+        let (changes, mut names) = pin_file.see(server, tools, rules);
+        if let Err(error) = pin_file.keep(tools, rules) {
             tracing::error!(%server, %error, "pins are not on disk; changes while the kernel is down are not noticed");
         }
         let blocked = changes.iter().filter(|change| change.blocked);
         names.extend(blocked.map(|change| change.tool.own_name.to_string()));
         self.0.block(server, names);
+        self.0
+            .set_earlier(server, earlier_sets(&changes, || pin_file.texts()));
         let now = |change: &ToolChange| (change.tool.own_name.to_string(), change.tool.clone());
         server_pins.changed = changes.iter().map(now).collect();
         for change in changes.iter().filter(|change| change.news) {
@@ -152,6 +171,7 @@ impl PinsHandle {
             **server_pins = ServerPins::default();
         }
         self.0.block(server, BTreeSet::new());
+        self.0.set_earlier(server, EarlierSets::new());
         PinFile::remove(&self.0.folder, server)
     }
 
@@ -171,6 +191,12 @@ impl PinsHandle {
                 .is_some_and(|names| names.contains(tool))
     }
 
+    /// The feature set of a tool that changed, as it was approved; `None` where its definition says it.
+    #[must_use]
+    pub fn earlier_set(&self, server: &ServerId, tool: &str) -> Option<EarlierSet> {
+        self.0.earlier.load().get(server)?.get(tool).cloned()
+    }
+
     /// The server and its own name of the blocked tool that this name stands for.
     #[must_use]
     pub fn meant(&self, view: &CatalogView, name: &str) -> Option<(ServerId, String)> {
@@ -187,6 +213,27 @@ impl PinsHandle {
             Some((server.clone(), tool.clone()))
         })
     }
+}
+
+/// Which sets changed tools belong to, by the definitions that were approved.
+fn earlier_sets(
+    changes: &[ToolChange],
+    texts: impl FnOnce() -> BTreeMap<String, Box<str>>,
+) -> EarlierSets {
+    if changes.is_empty() {
+        return EarlierSets::new();
+    }
+    let texts = texts();
+    let sets = changes.iter().filter_map(|change| {
+        let name = &*change.tool.own_name;
+        let earlier = match texts.get(name) {
+            Some(text) => EarlierSet::Approved(set_of_definition(text)),
+            None if change.changed.contains(&DefinitionPart::Others) => EarlierSet::Unknown,
+            None => return None,
+        };
+        Some((name.to_owned(), earlier))
+    });
+    sets.collect()
 }
 
 fn lock<T>(it: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -219,6 +266,25 @@ impl SharedPins {
                 false => blocked.insert(server.clone(), Arc::new(names)),
             };
             blocked
+        });
+    }
+
+    /// Publishes the sets of the changed tools of the server. Called with its pins locked.
+    fn set_earlier(&self, server: &ServerId, sets: EarlierSets) {
+        let known = self.earlier.load();
+        if known
+            .get(server)
+            .map_or(sets.is_empty(), |known| **known == sets)
+        {
+            return;
+        }
+        self.earlier.update(|earlier| {
+            let mut earlier = earlier.clone();
+            match sets.is_empty() {
+                true => earlier.remove(server),
+                false => earlier.insert(server.clone(), Arc::new(sets)),
+            };
+            earlier
         });
     }
 
@@ -402,8 +468,12 @@ impl PinQuestionTask {
             let server_pins = shared.server_pins(&server);
             let mut server_pins = lock(&server_pins);
             let ServerPins {
-                pin_file, asking, ..
+                pin_file,
+                asking,
+                rules,
+                ..
             } = &mut *server_pins;
+            let rules = rules.clone().unwrap_or_default();
             let pin_file = pin_file.as_mut().ok_or("nothing is known of its tools")?;
             for (tool, pin) in &pins {
                 let decided: Result<(), NotApproved> = match verdict {
@@ -416,9 +486,13 @@ impl PinQuestionTask {
             }
             let tools: Vec<_> = pins.iter().map(|(tool, _)| tool.clone()).collect();
             pin_file
-                .keep(&tools)
+                .keep(&tools, &rules)
                 .map_err(|e| format!("the pins are not on disk: {e}"))?;
             let mut blocked = BTreeSet::clone(&shared.blocked(&server));
+            let earlier = shared.earlier.load().get(&server).cloned();
+            let mut earlier = earlier
+                .map(|sets| EarlierSets::clone(&sets))
+                .unwrap_or_default();
             for (tool, _) in &pins {
                 let name = tool.own_name.to_string();
                 if let Some(asking) = asking {
@@ -440,11 +514,15 @@ impl PinQuestionTask {
                     details,
                 );
                 match verdict {
-                    Verdict::Approved => blocked.remove(&name),
+                    Verdict::Approved => {
+                        earlier.remove(&name);
+                        blocked.remove(&name)
+                    }
                     Verdict::Denied | Verdict::Deferred => blocked.insert(name),
                 };
             }
             shared.block(&server, blocked);
+            shared.set_earlier(&server, earlier);
             Ok::<(), String>(())
         });
         deciding.await.map_err(|e| e.to_string())?

@@ -6,7 +6,7 @@ use mgp_engine::callers::agent_asks::AnsweringAgents;
 use mgp_engine::calls::rates::RateRules;
 use mgp_engine::policy::access::ToolSets;
 use mgp_engine::policy::permissions::PermissionRules;
-use mgp_engine::policy::pins::PinMode;
+use mgp_engine::policy::pins::PinRules;
 use mgp_engine::policy::requirements::ToolRules;
 use mgp_engine::servers::health::HealthRules;
 use mgp_engine::servers::sandbox;
@@ -83,7 +83,7 @@ pub struct KernelConfig {
     /// `[permissions]`: how permissions of servers are decided.
     pub permissions: PermissionRules,
     /// `[pins]`: what a changed tool comes to.
-    pub pin: PinMode,
+    pub pin: PinRules,
     /// `[sandbox]`: how the servers that are trusted least are confined.
     pub sandbox: sandbox::SandboxRules,
     /// `[discovery]`: how tools are found.

@@ -15,7 +15,12 @@ fn files() -> Value {
 }
 
 fn editor(declared: &Value) -> Program {
-    let tools = json!([{"tool": {"name": "edit_file", "_meta": {"featureSet": "files.edit"}}, "answers": [{"result": {"content": [{"type": "text", "text": "done"}]}}]}]);
+    editor_of("files.edit", declared)
+}
+
+/// The tool's definition names this set.
+fn editor_of(set: &str, declared: &Value) -> Program {
+    let tools = json!([{"tool": {"name": "edit_file", "_meta": {"featureSet": set}}, "answers": [{"result": {"content": [{"type": "text", "text": "done"}]}}]}]);
     server(declared).args(&["--mcpl-tools", &tools.to_string()])
 }
 
@@ -311,4 +316,44 @@ async fn a_tool_that_may_be_scoped_says_its_set() {
     let passed = driver.call("read_file", json!({"path": "/a"})).await;
     assert!(passed.get("result").is_some(), "{passed}");
     assert!(edits(&mut driver).await.is_empty());
+}
+
+/// A tool that says by its next definition that it belongs to another set waits for approval, and stays in its scope
+/// until then.
+#[tokio::test]
+async fn a_tool_stays_in_its_set_until_its_new_definition_is_approved() {
+    let servers = |set| {
+        let server = editor_of(set, &files()).entry("files");
+        format!("{server}{OTHERS}{RULES}")
+    };
+    let kernel = Kernel::start(&servers("files.edit")).await;
+    kernel.connected(&["files"]).await;
+    kernel.rewrite(&servers("files.other"));
+    let changed = pending(&kernel).await;
+    let shown = kernel.mgp_json(&["pending"]).await.to_string();
+    assert!(shown.contains("changed other members"), "{shown}");
+    assert!(shown.contains("files.other"), "{shown}");
+    let mut driver = Driver::at(&kernel, "files").await;
+    let host = at_files(&kernel).await;
+    let edit = json!({"name": "edit_file", "arguments": {"path": "/etc/hosts"}});
+    let call = host.begin("tools/call", edit.clone());
+    let mut scope = String::new();
+    wait_until("its scope is asked for", DEADLINE, async || {
+        let all = kernel.mgp_json(&["pending"]).await;
+        let all = all["pending"].as_array().unwrap().iter();
+        let mut ids = all.map(|one| one["id"].as_str().unwrap().to_owned());
+        scope = ids.find(|id| *id != changed).unwrap_or_default();
+        !scope.is_empty()
+    })
+    .await;
+    kernel.mgp_json(&["deny", &scope]).await;
+    assert!(call.await.unwrap().to_string().contains("denied"));
+    assert!(edits(&mut driver).await.is_empty());
+    kernel.mgp_json(&["approve", &changed]).await;
+    wait_until("it goes by its new set", DEADLINE, async || {
+        let answer = host.request("tools/call", edit.clone()).await;
+        answer.get("result").is_some()
+    })
+    .await;
+    assert_eq!(edits(&mut driver).await.len(), 1);
 }

@@ -12,14 +12,15 @@ use mgp_mcpl_engine::feature_sets::{HeldSet, SetOfTool};
 use mgp_mcpl_engine::names;
 use mgp_mcpl_engine::scopes::ScopeRules;
 use mgp_mcpl_engine::state::tree::Carried;
+use mgp_policy::pins::EarlierSet;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::lookalike::are_alike;
-use mgp_protocol::mcpl::feature_sets::Capability;
+use mgp_protocol::mcpl::feature_sets::{Capability, set_of_definition};
 use mgp_protocol::mcpl::state::StateNote;
 use mgp_protocol::mgp::audit::Outcome;
 use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::mention::may_mention;
-use mgp_protocol::splice::{Splice, member, members, quoted};
+use mgp_protocol::splice::{Splice, members, quoted};
 use mgp_servers::link::FinalCheck;
 use mgp_servers::upstream::McplMembers;
 use serde_json::value::RawValue;
@@ -237,8 +238,11 @@ fn set_of(
     tool: &CatalogTool,
 ) -> Result<Option<(String, HeldSet)>, Refusal> {
     let (server, own) = (&tool.server, &*tool.own_name);
-    let defined = defined_set(&tool.raw);
     let sets = cx.mcpl.sets().load();
+    if sets.of(server).is_none() {
+        return Ok(None);
+    }
+    let defined = defined_set(cx, tool)?;
     let (set, held) = match sets.set_of_tool(server, own, defined.as_deref()) {
         SetOfTool::None => return Ok(None),
         SetOfTool::One(set, held) => (set.to_owned(), held.clone()),
@@ -267,7 +271,11 @@ pub(crate) fn explained(cx: &Context, server: &ServerId, own: &str) -> Vec<Strin
     let shown = cx.shown.load();
     let tools = shown.catalog.offers().flat_map(|offer| offer.tools());
     let mut tools = tools.filter(|tool| tool.server == *server && *tool.own_name == *own);
-    let defined = tools.next().and_then(|tool| defined_set(&tool.raw));
+    let defined = match tools.next().map(|tool| defined_set(cx, tool)) {
+        Some(Err(unknown)) => return vec![unknown.to_string()],
+        Some(Ok(defined)) => defined,
+        None => None,
+    };
     let sets = cx.mcpl.sets().load();
     let told = match sets.set_of_tool(server, own, defined.as_deref()) {
         SetOfTool::None => return Vec::new(),
@@ -294,10 +302,18 @@ pub(crate) fn explained(cx: &Context, server: &ServerId, own: &str) -> Vec<Strin
     vec![told]
 }
 
-/// The set that a tool's definition names.
-fn defined_set(raw: &str) -> Option<String> {
-    let defined = member(raw, "_meta").and_then(|meta| member(meta, "featureSet"));
-    defined.and_then(|set| serde_json::from_str(set).ok())
+/// The set that the definition of a tool names. While a change of it waits for approval, that is the one that was
+/// approved.
+fn defined_set(cx: &Context, tool: &CatalogTool) -> Result<Option<String>, Refusal> {
+    let pins = &cx.policies.pins;
+    match pins.earlier_set(&tool.server, &tool.own_name) {
+        None => Ok(set_of_definition(&tool.raw)),
+        Some(EarlierSet::Approved(set)) => Ok(set),
+        Some(EarlierSet::Unknown) => Err(Refusal::Forbidden(format!(
+            "tool {} of {} has changed, and which feature set it belonged to is not known: look at it with `mgp pending`",
+            tool.own_name, tool.server
+        ))),
+    }
 }
 
 fn undeclared(server: &ServerId, own: &str, set: &str) -> Refusal {

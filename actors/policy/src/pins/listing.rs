@@ -90,12 +90,10 @@ impl SharedPins {
     ) -> Result<T, String> {
         let server_pins = self.server_pins(server);
         let server_pins = lock(&server_pins);
+        let mode = server_pins.rules.as_ref().map(|rules| rules.mode);
         match &server_pins.pin_file {
-            Some(file) => Ok(read(server_pins.mode, file)),
-            None => Ok(read(
-                server_pins.mode,
-                &PinFile::read(&self.folder, server)?,
-            )),
+            Some(file) => Ok(read(mode, file)),
+            None => Ok(read(mode, &PinFile::read(&self.folder, server)?)),
         }
     }
 }

@@ -8,7 +8,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use mgp_engine::policy::pins::{NotApproved, Pin, PinCheck, PinMode, Pins};
+use mgp_engine::policy::pins::{NotApproved, Pin, PinCheck, PinRules, Pins};
 use mgp_engine::tools::catalog::CatalogTool;
 use mgp_protocol::ids::ServerId;
 use serde::{Deserialize, Serialize};
@@ -83,14 +83,14 @@ impl PinFile {
         &mut self,
         server: &ServerId,
         tools: &[Arc<CatalogTool>],
-        mode: PinMode,
+        rules: &PinRules,
     ) -> (Vec<ToolChange>, BTreeSet<String>) {
         let (mut changes, mut unknown) = (Vec::new(), BTreeSet::new());
         for tool in tools {
-            let Some(pin) = Pin::of(&tool.raw) else {
+            let Some(pin) = Pin::of(&tool.raw, &rules.ignored) else {
                 continue;
             };
-            match self.pins.see(server, &tool.own_name, pin, mode) {
+            match self.pins.see(server, &tool.own_name, pin, rules.mode) {
                 PinCheck::Unwatched | PinCheck::First | PinCheck::Same => {}
                 PinCheck::TooMany { blocked } => {
                     if blocked {
@@ -153,13 +153,13 @@ impl PinFile {
 
     /// Brings the file up to date, with the definitions of those of `tools` that count as approved. On disk
     /// when this returns; not written if nothing changed.
-    pub(super) fn keep(&mut self, tools: &[Arc<CatalogTool>]) -> io::Result<()> {
+    pub(super) fn keep(&mut self, tools: &[Arc<CatalogTool>], rules: &PinRules) -> io::Result<()> {
         if self.pins == self.kept {
             return Ok(());
         }
         let mut texts = self.texts();
         for tool in tools {
-            let approved = Pin::of(&tool.raw)
+            let approved = Pin::of(&tool.raw, &rules.ignored)
                 .is_some_and(|pin| self.pins.approved(&self.server, &tool.own_name) == Some(pin));
             if approved && tool.raw.len() <= TEXT_MAX {
                 texts.insert(tool.own_name.to_string(), (&*tool.raw).into());

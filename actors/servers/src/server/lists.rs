@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use mgp_engine::policy::pins::PinMode;
+use mgp_engine::policy::pins::PinRules;
 use mgp_engine::tools::catalog::freshness::Freshness;
 use mgp_engine::tools::catalog::{ListKind, ServerOffer};
 use mgp_protocol::dialect::Era;
@@ -70,7 +70,7 @@ impl Fresh {
 #[derive(Debug, Clone)]
 pub(super) struct Watch {
     pub(super) pins: PinsHandle,
-    pub(super) mode: PinMode,
+    pub(super) rules: PinRules,
 }
 
 /// One list, all its pages together.
@@ -190,7 +190,9 @@ impl Lists {
                 }
             });
             if tools {
-                watch.pins.see(offer.server(), offer.tools(), watch.mode)?;
+                watch
+                    .pins
+                    .see(offer.server(), offer.tools(), &watch.rules)?;
             }
             Ok(offer)
         });

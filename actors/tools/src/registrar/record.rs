@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use mgp_engine::policy::permissions::PermissionRules;
-use mgp_engine::policy::pins::PinMode;
+use mgp_engine::policy::pins::{PinMode, PinRules};
 use mgp_engine::policy::requirements::ToolRules;
 use mgp_engine::policy::trust::TrustLevel;
 use mgp_engine::servers::login::LoginRules;
@@ -213,7 +213,10 @@ impl Record {
             mcpl: false,
             tools: Arc::new(background.tools.clone()),
             permissions,
-            pin: PinMode::Block,
+            pin: PinRules {
+                mode: PinMode::Block,
+                ..PinRules::default()
+            },
             sandbox: sandbox::SandboxRules {
                 vouched: false,
                 chosen,

@@ -1,4 +1,4 @@
-//! Pins of tool definitions: a tool whose description or schema changes after approval waits for approval
+//! Pins of tool definitions: a tool whose definition changes after approval waits for approval
 //! again, so that an approved definition cannot be swapped for another.
 
 mod difference;
@@ -35,6 +35,24 @@ pub enum PinMode {
     Block,
 }
 
+/// What holds for changed tools of one server.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PinRules {
+    /// What happens to them.
+    pub mode: PinMode,
+    /// Members that the server may change unasked: of the definition, or as `_meta.NAME` of its `_meta`. What
+    /// [`is_ignorable`] does not take has no effect.
+    pub ignored: Vec<String>,
+}
+
+/// Whether the operator may leave this member out of what is pinned: nothing of the kernel depends on it.
+#[must_use]
+pub fn is_ignorable(member: &str) -> bool {
+    let of_parts = DefinitionPart::ALL.iter().flat_map(|part| part.members());
+    let decides = ["name", "_meta", "_meta.featureSet"];
+    !member.is_empty() && !of_parts.chain(&decides).any(|known| *known == member)
+}
+
 /// The parts of a definition that are pinned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DefinitionPart {
@@ -46,19 +64,36 @@ pub enum DefinitionPart {
     Output,
     /// `security`, `annotations`: the risk is judged by these.
     Security,
+    /// All others but its name: `_meta`, which names its feature set (MCPL §6), `icons`, `execution`, and what nobody
+    /// knows yet.
+    Others,
 }
 
 impl DefinitionPart {
-    const ALL: [Self; 4] = [Self::Description, Self::Input, Self::Output, Self::Security];
+    const ALL: [Self; 5] = [
+        Self::Description,
+        Self::Input,
+        Self::Output,
+        Self::Security,
+        Self::Others,
+    ];
 
-    /// The members of a definition in this part.
+    /// The members of a definition in this part; none of those that are in it because no other part has them.
     fn members(self) -> &'static [&'static str] {
         match self {
             Self::Description => &["title", "description"],
             Self::Input => &["inputSchema"],
             Self::Output => &["outputSchema"],
             Self::Security => &["security", "annotations"],
+            Self::Others => &[],
         }
+    }
+
+    /// The part that a member is in; `None` for the name, which says which tool it is.
+    fn of(member: &str) -> Option<Self> {
+        let mut named = Self::ALL.into_iter();
+        let named = named.find(|part| part.members().contains(&member));
+        (member != "name").then_some(named.unwrap_or(Self::Others))
     }
 }
 
@@ -69,14 +104,36 @@ impl fmt::Display for DefinitionPart {
             Self::Input => "inputSchema",
             Self::Output => "outputSchema",
             Self::Security => "security",
+            Self::Others => "other members",
         })
     }
 }
 
 /// The hashes of a definition's parts. White space and the order of members do not matter.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Pin([[u8; 32]; 4]);
+#[serde(from = "Vec<[u8; 32]>", into = "Vec<[u8; 32]>")]
+pub struct Pin {
+    parts: [[u8; 32]; 4],
+    /// [`DefinitionPart::Others`]; `None` in one that an older kernel stored.
+    others: Option<[u8; 32]>,
+}
+
+impl From<Vec<[u8; 32]>> for Pin {
+    /// What is missing is what no definition has: such a pin matches nothing.
+    fn from(hashes: Vec<[u8; 32]>) -> Self {
+        let mut hashes = hashes.into_iter();
+        Self {
+            parts: std::array::from_fn(|_| hashes.next().unwrap_or_default()),
+            others: hashes.next(),
+        }
+    }
+}
+
+impl From<Pin> for Vec<[u8; 32]> {
+    fn from(pin: Pin) -> Self {
+        pin.parts.into_iter().chain(pin.others).collect()
+    }
+}
 
 impl fmt::Debug for Pin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -87,40 +144,80 @@ impl fmt::Debug for Pin {
 impl fmt::Display for Pin {
     /// Twelve digits, enough for a person; comparisons use the whole.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let whole = blake3::hash(self.0.as_flattened());
+        let whole = blake3::hash(Vec::from(*self).as_flattened());
         f.write_str(&whole.to_hex()[..12])
     }
 }
 
 impl Pin {
-    /// The pin of a definition as the server wrote it; `None` when it is no JSON object.
+    /// The pin of a definition as the server wrote it, without the members that may change; `None` when it is no JSON
+    /// object.
     #[must_use]
-    pub fn of(definition: &str) -> Option<Self> {
-        let all = members(definition)?;
+    pub fn of(definition: &str, ignored: &[String]) -> Option<Self> {
+        let mut all = members(definition)?;
+        // Of a repeated name all members count, in their order, because readers differ in which one they use.
+        all.sort_by(|(a, _), (b, _)| a.cmp(b));
+        let is_ignored = |name: &str| is_ignorable(name) && ignored.iter().any(|it| it == name);
         let hash = |part: DefinitionPart| {
             let mut text = Vec::new();
-            for name in part.members() {
-                // Every member of a repeated name, because readers differ in which one they use.
-                for (_, raw) in all.iter().filter(|(found, _)| found == name) {
-                    text.extend_from_slice(name.as_bytes());
-                    canonical(raw.get(), 0, &mut text);
-                    text.push(b'\n');
+            let of_part = all
+                .iter()
+                .filter(|(name, _)| DefinitionPart::of(name) == Some(part) && !is_ignored(name));
+            let mut of_part: Vec<_> = of_part.collect();
+            let order = |name: &str| part.members().iter().position(|member| *member == name);
+            of_part.sort_by_key(|(name, _)| order(name));
+            for (name, raw) in of_part {
+                let mut value = Vec::new();
+                match name == "_meta" {
+                    true => write_meta(raw.get(), &is_ignored, &mut value),
+                    false => canonical(raw.get(), 0, &mut value),
                 }
+                // An empty `_meta` says nothing.
+                if value.is_empty() {
+                    continue;
+                }
+                let named = match part == DefinitionPart::Others {
+                    true => quoted(name),
+                    false => name.to_string(),
+                };
+                text.extend_from_slice(named.as_bytes());
+                text.append(&mut value);
+                text.push(b'\n');
             }
             *blake3::hash(&text).as_bytes()
         };
-        Some(Self(DefinitionPart::ALL.map(hash)))
+        let [parts @ .., others] = DefinitionPart::ALL.map(hash);
+        Some(Self {
+            parts,
+            others: Some(others),
+        })
     }
 
-    /// The parts in which two pins differ.
+    /// The parts in which two pins differ, of those that both have.
     #[must_use]
     pub fn changed(&self, other: &Self) -> Vec<DefinitionPart> {
-        let pairs = self.0.iter().zip(&other.0);
+        let pairs = self.parts.iter().map(Some).chain([self.others.as_ref()]);
+        let pairs = pairs.zip(other.parts.iter().map(Some).chain([other.others.as_ref()]));
         let differ = DefinitionPart::ALL
             .into_iter()
             .zip(pairs)
-            .filter(|(_, (a, b))| a != b);
+            .filter(|(_, pair)| matches!(pair, (Some(one), Some(other)) if one != other));
         differ.map(|(part, _)| part).collect()
+    }
+}
+
+/// Writes the `_meta` of a definition without what may change.
+fn write_meta(raw: &str, is_ignored: &impl Fn(&str) -> bool, out: &mut Vec<u8>) {
+    let Some(mut inner) = members(raw.trim()) else {
+        return canonical(raw, 0, out);
+    };
+    inner.retain(|(name, _)| !is_ignored(&format!("_meta.{name}")));
+    inner.sort_by(|(a, _), (b, _)| a.cmp(b));
+    for (name, value) in inner {
+        out.extend_from_slice(quoted(&name).as_bytes());
+        out.push(b':');
+        canonical(value.get(), 1, out);
+        out.push(b',');
     }
 }
 
@@ -277,7 +374,9 @@ impl Pins {
             tools.insert(tool.to_owned(), first);
             return PinCheck::First;
         };
-        if known.approved == pin {
+        if known.approved.changed(&pin).is_empty() {
+            // One of an older kernel gets what it lacks.
+            known.approved = pin;
             known.pending = None;
             known.denied = false;
             return PinCheck::Same;

@@ -12,7 +12,7 @@ use mgp_protocol::ids::{NodeServer, ServerId};
 use mgp_protocol::mgp::access::DefaultPolicy;
 
 use crate::policy::permissions::PermissionRules;
-use crate::policy::pins::PinMode;
+use crate::policy::pins::{PinMode, PinRules};
 use crate::policy::requirements::ToolRules;
 use crate::policy::trust::TrustLevel;
 use crate::servers::consent::Consents;
@@ -55,8 +55,8 @@ pub struct ServerSpec {
     pub tools: Arc<ToolRules>,
     /// The policy for its permissions.
     pub permissions: PermissionRules,
-    /// What happens to a tool that changed.
-    pub pin: PinMode,
+    /// What happens to a tool that changed, and what may change.
+    pub pin: PinRules,
     /// Its sandbox, if it has one.
     pub sandbox: sandbox::SandboxRules,
     /// How the kernel logs in there, where it is reached over HTTP.
@@ -102,7 +102,10 @@ impl ServerSpec {
             mcpl: false,
             tools: Arc::default(),
             permissions: PermissionRules::default(),
-            pin: PinMode::Off,
+            pin: PinRules {
+                mode: PinMode::Off,
+                ..PinRules::default()
+            },
             sandbox: sandbox::SandboxRules::default(),
             login: LoginRules::off(),
             pass_headers: Vec::new(),

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::lookalike;
-use crate::splice::members;
+use crate::splice::{member, members};
 
 super::methods! {
     "featureSets/update" => Update,
@@ -237,6 +237,13 @@ pub struct Changed<'a> {
     /// Names of those that are no more.
     #[serde(borrow, default)]
     pub removed: Vec<Cow<'a, str>>,
+}
+
+/// The set that the definition of a tool names in `_meta.featureSet` (MCPL §6).
+#[must_use]
+pub fn set_of_definition(definition: &str) -> Option<String> {
+    let named = member(definition, "_meta").and_then(|meta| member(meta, "featureSet"));
+    named.and_then(|set| serde_json::from_str(set).ok())
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use mgp_discovery::config::LookUp;
+use mgp_discovery::config::{LookUp, LookUpError};
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::kernel::{KernelStatus, Reload, Status};
 use mgp_store::secrets::SecretStore;
@@ -21,7 +21,7 @@ use crate::cli::failure::{Absence, Failure};
 use crate::cli::print::{report, say};
 use crate::cli::words::plain;
 use crate::config::named_secrets::{KernelLookup, NamedSecrets};
-use crate::config::{self, KernelConfig, LoadedConfig, RegistryConfig, SecretsConfig};
+use crate::config::{self, KernelConfig, LoadedConfig, RegistryConfig, SecretsConfig, Severity};
 use crate::kernel::lock;
 use crate::kernel::running::RunningKernel;
 use crate::paths::{BaseDirs, LONGEST_SOCKET_PATH, SOCKET};
@@ -41,6 +41,8 @@ pub(in crate::cli) struct CliContext {
     pub(in crate::cli) look_up: LookUp,
     /// The user's folders.
     pub(in crate::cli) bases: BaseDirs,
+    /// Why the file that was named cannot be read, where nothing else says which kernel is meant.
+    unread: Option<String>,
     /// The project's file, where it is not in force as it is; in words.
     untrusted: Option<String>,
     /// `[data] dir`.
@@ -53,6 +55,19 @@ pub(in crate::cli) struct CliContext {
     pub(in crate::cli) registry: RegistryConfig,
 }
 
+/// What keeps one from knowing where the kernel of these files is.
+fn why_unread(loaded: &Result<LoadedConfig, LookUpError>) -> Option<String> {
+    let loaded = match loaded {
+        Ok(loaded) => loaded,
+        Err(error) => return Some(error.to_string()),
+    };
+    let (data, socket) = (&loaded.kernel.data.dir, &loaded.kernel.socket.path);
+    let mut problems = loaded.problems.iter();
+    let fatal = problems.find(|problem| problem.severity == Severity::Fatal);
+    let fatal = fatal.filter(|_| data.is_none() && socket.is_none());
+    fatal.map(ToString::to_string)
+}
+
 impl CliContext {
     pub(in crate::cli) fn new(options: Options) -> Result<Self, Failure> {
         let (mut look_up, bases) = (LookUp::from_env(options.config)?, BaseDirs::from_env());
@@ -63,7 +78,10 @@ impl CliContext {
         let named_data_dir = options.data_dir.map(from_here);
         // Where the kernel is, as far as its configuration can be read; what is wrong is told by who
         // needs it.
-        let loaded = config::load(&look_up, &|_| None, None).ok();
+        let loaded = config::load(&look_up, &|_| None, None);
+        let is_placed = named_socket.is_some() || named_data_dir.is_some();
+        let unread = why_unread(&loaded).filter(|_| look_up.named().is_some() && !is_placed);
+        let loaded = loaded.ok();
         let kernel = loaded.as_ref().map(|loaded| &loaded.kernel);
         let untrusted =
             |loaded: &LoadedConfig| Some(loaded.project.untrusted.as_ref()?.to_string());
@@ -80,6 +98,7 @@ impl CliContext {
             registry: kernel
                 .map(|kernel| kernel.registry.clone())
                 .unwrap_or_default(),
+            unread,
             untrusted: loaded.as_ref().and_then(untrusted),
             look_up,
             bases,
@@ -102,7 +121,24 @@ impl CliContext {
     pub(in crate::cli) fn socket(&self) -> PathBuf {
         let running = || self.running().map(|running| running.socket);
         let named = self.named_socket.clone();
+        // A file that was named and says where its kernel listens means no other one.
+        let told = self.configured_socket.as_ref();
+        let told = told.filter(|_| self.is_explicit() && self.told_data_dir().is_none());
+        let named = named.or_else(|| told.cloned());
         named.or_else(running).unwrap_or_else(|| self.own_socket())
+    }
+
+    /// The socket, to have something done by its kernel.
+    ///
+    /// # Errors
+    /// When the file that was named does not say which kernel is meant: another one must not be asked in its place.
+    pub(in crate::cli) fn socket_in_use(&self) -> Result<PathBuf, Failure> {
+        match &self.unread {
+            None => Ok(self.socket()),
+            Some(why) => Err(Failure::Usage(format!(
+                "{why}; which kernel is meant is not known without this file: mend it, or name the kernel with --data-dir or --socket"
+            ))),
+        }
     }
 
     /// Where a kernel that is started with these names listens: in its data folder, where that was
@@ -150,7 +186,7 @@ impl CliContext {
     }
 
     fn is_explicit(&self) -> bool {
-        self.look_up.explicit.is_some()
+        self.look_up.named().is_some()
     }
 
     /// Where a kernel that is started with these names is recorded beside its data folder. One whose
@@ -348,7 +384,7 @@ impl CliContext {
         options: ConnectOptions,
     ) -> Result<KernelClient, Failure> {
         let holder = || self.holder();
-        KernelClient::connect(&self.socket(), holder, options).await
+        KernelClient::connect(&self.socket_in_use()?, holder, options).await
     }
 
     /// Does what waits for more than one thing.

@@ -145,7 +145,7 @@ fn asked(
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let socket = context.socket();
+    let socket = context.socket_in_use()?;
     let asking = async {
         let open = ConnectOptions::default();
         let mut client = KernelClient::connect(&socket, || None, open).await?;

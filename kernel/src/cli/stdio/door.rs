@@ -59,7 +59,7 @@ fn connect(
     context: &CliContext,
     of: Option<u32>,
 ) -> Result<(UnixStream, u32, SilenceTimer), Failure> {
-    let path = &context.socket();
+    let path = &context.socket_in_use()?;
     let stream = match connect_briefly(path) {
         Err(e) if backlog_is_full(&e) => {
             let mut silence = SilenceTimer::of(path, context.holder());

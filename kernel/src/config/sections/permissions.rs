@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use mgp_engine::policy::permissions::PermissionRules;
-use mgp_engine::policy::pins::PinMode;
+use mgp_engine::policy::pins::{PinMode, PinRules, is_ignorable};
 use mgp_protocol::mgp::permission::{PermissionType, Policy};
 
 use crate::config::reading::Section;
@@ -30,8 +30,8 @@ pub(crate) fn read_permissions(mut section: Section<'_, '_, '_>, rules: &mut Per
 }
 
 /// `[pins]`: what holds for every server.
-pub(crate) fn read_pins(mut section: Section<'_, '_, '_>, mode: &mut PinMode) {
-    section.choice("mode", &MODES, mode);
+pub(crate) fn read_pins(mut section: Section<'_, '_, '_>, rules: &mut PinRules) {
+    section.choice("mode", &MODES, &mut rules.mode);
     section.finish();
 }
 
@@ -39,12 +39,20 @@ pub(crate) fn read_pins(mut section: Section<'_, '_, '_>, mode: &mut PinMode) {
 pub(crate) fn read_server_permissions(
     entry: &mut Section<'_, '_, '_>,
     rules: &mut PermissionRules,
-    pin: &mut PinMode,
+    pin: &mut PinRules,
 ) {
     entry.choice("permission_policy", &POLICIES, &mut rules.policy);
     read_set(entry, "permissions", &mut rules.configured);
     entry.flag("all_or_nothing", &mut rules.all_or_nothing);
-    entry.choice("pin", &MODES, pin);
+    entry.choice("pin", &MODES, &mut pin.mode);
+    entry.strings("pin_ignore", &mut pin.ignored);
+    let span = entry.span("pin_ignore");
+    if let Some((span, name)) = span.zip(pin.ignored.iter().find(|name| !is_ignorable(name))) {
+        let words = format!(
+            "`pin_ignore`: {name:?} decides what a tool is, so a change of it always asks; members like \"_meta.updatedAt\" can be left out"
+        );
+        entry.refuse(span, words);
+    }
 }
 
 /// Permission types by any of their names.

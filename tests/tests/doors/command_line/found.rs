@@ -237,3 +237,54 @@ async fn a_kernel_that_cannot_be_reached_is_explained() {
     std::fs::rename(user.0.at("own/moved.sock"), &socket).unwrap();
     assert_eq!(user.status(&User::path_only(), &[]).await["pid"], pid);
 }
+
+/// Who names a file means its kernel: while that one is down, or the file cannot be read, no other kernel of the user is
+/// asked in its place.
+#[tokio::test]
+async fn a_kernel_that_was_named_is_never_replaced_by_another_one() {
+    let Some(user) = User::new().await else {
+        return;
+    };
+    let one = user.home_only();
+    let pid = user.up(&one).await;
+    let at = |name: &str| user.0.at(name).display().to_string();
+    let folder = format!("{QUIET}[data]\ndir = \"{}\"\n", at("other/data"));
+    user.0.file("folder.toml", &folder);
+    let socket = format!("{QUIET}[socket]\npath = \"{}\"\n", at("other/mgp.sock"));
+    user.0.file("socket.toml", &socket);
+    user.0.file("torn.toml", &folder[..folder.len() - 3]);
+    let commands = [
+        &["grant", "eve", "it", "-y"][..],
+        &["revoke", "eve", "it"],
+        &["servers", "restart", "it"],
+        &["audit", "tail"],
+        &["down"],
+    ];
+    for name in ["folder.toml", "socket.toml", "torn.toml", "missing.toml"] {
+        let by_variable = user.with("MGP_CONFIG_PATH", name);
+        let file = at(name);
+        for args in commands {
+            let by_option = [&["--config", &file], args].concat();
+            for (variables, args) in [(&by_variable, args), (&one, &by_option)] {
+                let said = user.mgp(variables, args).await;
+                assert!(!said.status.success(), "{name}: {args:?} was done");
+            }
+        }
+        // Where its folder is told, this one starts a kernel of its own.
+        if name != "folder.toml" {
+            let stdio = user.mgp(&by_variable, &["stdio"]).await;
+            assert!(!stdio.status.success(), "{name}");
+        }
+    }
+    assert_eq!(user.status(&one, &[]).await["pid"], pid);
+    let granted = user.mgp(&one, &["grants", "--json"]).await;
+    assert!(!String::from_utf8_lossy(&granted.stdout).contains("eve"));
+    // Named by where it is, it is asked, whatever the file says.
+    let placed = user.with("MGP_CONFIG_PATH", "torn.toml");
+    let data = at("home/.local/share/mgp");
+    assert_eq!(
+        user.status(&placed, &["--data-dir", &data]).await["pid"],
+        pid
+    );
+    user.down(&one).await;
+}

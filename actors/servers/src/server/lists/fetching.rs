@@ -60,7 +60,7 @@ impl ServerActor {
     pub(in crate::server) fn watch(&self, spec: &ServerSpec) -> Watch {
         Watch {
             pins: self.pins.clone(),
-            mode: spec.pin,
+            rules: spec.pin.clone(),
         }
     }
 }

@@ -1,6 +1,8 @@
 //! What changed, old against new, for people.
 
-use mgp_protocol::splice::member;
+use std::collections::BTreeSet;
+
+use mgp_protocol::splice::{member, members};
 
 use super::DefinitionPart;
 
@@ -20,8 +22,8 @@ pub fn difference(
     let names: Vec<String> = changed.iter().map(ToString::to_string).collect();
     let mut lines = vec![format!("{tool}: changed {}", names.join(", "))];
     let Some(old) = old else { return lines };
-    for name in changed.iter().flat_map(|part| part.members()) {
-        let (before, now) = (member(old, name), member(new, name));
+    for name in names_in(old, new, changed) {
+        let (before, now) = (member(old, &name), member(new, &name));
         if before == now {
             continue;
         }
@@ -32,6 +34,21 @@ pub fn difference(
         lines.push(format!("  {name} is:  {}", piece(now, from)));
     }
     lines
+}
+
+/// The members of these parts, in the order of the parts.
+fn names_in(old: &str, new: &str, changed: &[DefinitionPart]) -> Vec<String> {
+    let both = [old, new].into_iter().filter_map(members).flatten();
+    let others = both.map(|(name, _)| name.into_owned());
+    let others: BTreeSet<String> = others
+        .filter(|name| DefinitionPart::of(name) == Some(DefinitionPart::Others))
+        .collect();
+    let names = changed.iter().flat_map(|part| {
+        let named = part.members().iter().map(|name| (*name).to_owned());
+        let others = others.iter().filter(|_| *part == DefinitionPart::Others);
+        named.chain(others.cloned()).collect::<Vec<_>>()
+    });
+    names.collect()
 }
 
 fn piece(text: &str, from: usize) -> String {

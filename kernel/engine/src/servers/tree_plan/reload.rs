@@ -54,7 +54,7 @@ pub(super) mod tests {
 
     use super::*;
     use crate::policy::permissions::PermissionRules;
-    use crate::policy::pins::PinMode;
+    use crate::policy::pins::PinRules;
     use crate::servers::spec::{
         MgpDeclaration, QuestionAttribution, Reach, ReplicaRule, RestartRules, ServerInstances,
         ServerLimits, UrlProtocol,
@@ -82,7 +82,7 @@ pub(super) mod tests {
             mcpl: true,
             tools: Arc::default(),
             permissions: PermissionRules::default(),
-            pin: PinMode::default(),
+            pin: PinRules::default(),
             sandbox: crate::servers::sandbox::SandboxRules::default(),
             login: crate::servers::login::LoginRules::off(),
             pass_headers: Vec::new(),
