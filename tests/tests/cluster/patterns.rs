@@ -63,6 +63,7 @@ async fn a_grant_with_a_pattern_opens_what_it_means_and_closes_as_one() {
     let explained = nas.mgp_json(&["explain", "anonymous@desk", "demo"]).await;
     let rule = explained["rule"].as_str().unwrap();
     assert!(rule.contains("to every agent of desk"), "{rule}");
+    desk.mgp_json(&["agents", "add", "alice"]).await;
     let tools = desk.mgp_json(&["tools", "list", "--agent", "alice"]).await;
     let tools = tools.to_string();
     assert!(tools.contains(TEXT), "{tools}");
