@@ -164,10 +164,9 @@ fn pattern(n: u64, owner: &NodeKey) -> Grant {
     let tools = format!("read_file_{}*", n % 97).try_into();
     let on = owner.node().server(server(n % SERVERS));
     Grant {
-        subject: match single.subject {
-            Subject::Agent(agent) if n % 2 == 0 => Subject::AgentEverywhere(agent.agent),
-            Subject::Agent(agent) => Subject::AgentsAt(agent.node),
-            other => other,
+        subject: match n.is_multiple_of(2) {
+            true => Subject::AgentEverywhere(AgentId::new(format!("agent.worker{}", n % AGENTS))),
+            false => Subject::AgentsAt(NodeKey::new(&[3; 32]).node()),
         },
         resource: GrantResource::Tools(on, tools.expect("a pattern")),
         ..single

@@ -155,7 +155,10 @@ fn of_members(change: &MemberChange, details: &mut Value) -> EventType {
 fn target((subject, resource): (&Subject, &GrantResource), here: NodeId) -> Target {
     let agent = match subject {
         Subject::Agent(agent) if agent.node == here => Some(agent.agent.to_string()),
-        other => other.agent_id().map(|agent| agent.to_string()),
+        other @ (Subject::Agent(_) | Subject::AgentsAt(_) | Subject::AgentEverywhere(_)) => {
+            other.agent_id().map(|agent| agent.to_string())
+        }
+        Subject::Server(_) => None,
     };
     let place = |on: &NodeServer| match on.node == here {
         true => on.server.to_string(),

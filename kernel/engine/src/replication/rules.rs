@@ -94,6 +94,9 @@ pub fn explain(
     )
 }
 
+/// The entries for one resource, each with whether it counts.
+type EntriesAtLevel<'a> = (Source, GrantResource, Vec<(&'a Granted, Force)>);
+
 /// All entries about an agent, by its name or by a pattern.
 fn grants_about(replica: &Replica, caller: &NodeAgent) -> Vec<Granted> {
     let subjects = Subject::all_for(caller).into_iter();
@@ -108,7 +111,7 @@ fn levels<'a>(
     on: &NodeServer,
     tool: Option<&str>,
     now_ms: u64,
-) -> Vec<(Source, GrantResource, Vec<(&'a Granted, Force)>)> {
+) -> Vec<EntriesAtLevel<'a>> {
     let mut all: BTreeMap<ResourceCloseness, Vec<(&Granted, Force)>> = BTreeMap::new();
     for granted in about {
         if let Some(closeness) = granted.grant.resource.closeness(on, tool) {

@@ -344,7 +344,8 @@ pub fn list_cluster<'a>(
 fn shown(granted: &Granted) -> Option<access::Entry> {
     let agent = match &granted.grant.subject {
         Subject::Agent(agent) => agent.agent.clone(),
-        pattern => pattern.agent_id()?,
+        pattern @ (Subject::AgentsAt(_) | Subject::AgentEverywhere(_)) => pattern.agent_id()?,
+        Subject::Server(_) => return None,
     };
     let (entry_type, on, tool) = match &granted.grant.resource {
         GrantResource::Server(on) => (EntryType::ServerGrant, on, None),

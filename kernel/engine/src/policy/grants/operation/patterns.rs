@@ -64,7 +64,7 @@ impl Subject {
     pub fn includes(&self, other: &Self) -> bool {
         match other {
             Self::Agent(agent) => self.covers(agent),
-            other => self == other,
+            Self::Server(_) | Self::AgentsAt(_) | Self::AgentEverywhere(_) => self == other,
         }
     }
 
