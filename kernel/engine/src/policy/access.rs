@@ -427,9 +427,11 @@ impl GrantTable {
     ) -> impl Iterator<Item = &'a str> + use<'a> {
         let own = principal.agent();
         let own = own.and_then(|agent| self.own_rules(agent, server));
-        let caller = principal.agent().and_then(AgentId::foreign);
-        let foreign = caller.zip(self.foreign.as_ref());
-        let foreign = foreign.map(|(caller, rules)| rules.of(&caller, server));
+        let foreign = principal.agent().zip(self.foreign.as_ref());
+        let foreign = foreign.and_then(|(agent, rules)| {
+            let caller = agent.foreign()?;
+            Some(rules.of((agent, &caller), server))
+        });
         let rules = own.into_iter().chain(foreign.into_iter().flatten());
         let tools = rules.flat_map(|rules| rules.tools.keys());
         let tools = tools.map(|tool| &**tool);

@@ -246,13 +246,13 @@ impl ForeignRules {
     }
 
     /// All rules about a caller at a server: its own, those of all agents of its node, and those of its name. Each is
-    /// looked up, however many there are.
+    /// looked up, however many there are. `id` is the caller's here.
     pub(super) fn of<'a>(
         &'a self,
-        caller: &NodeAgent,
+        (id, caller): (&AgentId, &NodeAgent),
         server: &ServerId,
     ) -> impl Iterator<Item = &'a AgentRules> + Clone + use<'a> {
-        let own = self.agents.get(&AgentId::of_node(caller));
+        let own = self.agents.get(id);
         let at_node = self.nodes.get(&caller.node);
         let named = self.names.get(&caller.agent);
         let all = [own, at_node, named].map(|rules| rules.and_then(|rules| rules.get(server)));
@@ -273,7 +273,7 @@ impl ForeignRules {
         if is_node_itself(&caller) || self.has_lapsed() {
             return is_node_itself(&caller);
         }
-        let rules = self.of(&caller, server);
+        let rules = self.of((agent, &caller), server);
         let opens = |tool: Option<&str>| {
             let first = deciding(rules.clone(), tool, now_ms);
             first.is_some_and(|(_, entry)| entry.permission == Permission::Allow)
@@ -337,7 +337,8 @@ impl ForeignRules {
                 Some(_) => closed(ForeignClosed::NotGranted),
             };
         }
-        let Some((source, entry)) = deciding(self.of(&caller, server), tool, now_ms) else {
+        let Some((source, entry)) = deciding(self.of((agent, &caller), server), tool, now_ms)
+        else {
             return closed(ForeignClosed::NotGranted);
         };
         match (entry.permission, self.lease) {
