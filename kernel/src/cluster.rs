@@ -31,7 +31,7 @@ use mgp_engine::node_key::{NodeKey, PublicKey};
 use mgp_engine::policy::access::Principal;
 use mgp_policy::access::AccessHandle;
 use mgp_protocol::federation::ends::LinkClose;
-use mgp_protocol::federation::hello::{LifeId, NodeName, ToldRole};
+use mgp_protocol::federation::hello::{LifeId, NodeName, ToldRole, WireFeatures};
 use mgp_protocol::ids::NodeId;
 use mgp_protocol::mgp::audit::TraceId;
 use mgp_runtime::event_sink::EventSink;
@@ -307,6 +307,7 @@ impl Cluster {
             known_names::ClusterNames {
                 away: cluster.away(&others),
                 here: is_in.then(|| cluster.name()),
+                without_patterns: cluster.links.linked_without(WireFeatures::PATTERNS),
                 others,
             }
         })

@@ -42,6 +42,8 @@ pub struct ClusterNames {
     pub here: Option<NodeName>,
     /// Those that are away.
     pub away: BTreeMap<NodeId, NodeAbsence>,
+    /// The linked ones that do not read grants with patterns.
+    pub without_patterns: Vec<NodeId>,
 }
 
 /// Tells what nodes are called at the moment.
@@ -58,6 +60,13 @@ impl NodeNaming {
     #[must_use]
     pub fn others(&self) -> NodeNames {
         (self.0)().others
+    }
+
+    /// What the linked nodes are called that do not read grants with patterns.
+    #[must_use]
+    pub fn without_patterns(&self) -> Vec<String> {
+        let older = (self.0)().without_patterns;
+        older.into_iter().map(|node| self.name(node)).collect()
     }
 
     /// What another node is called; enough of its id where it has no name here.
@@ -103,7 +112,9 @@ impl NameSources {
             });
             (id.clone(), tools)
         });
-        let ClusterNames { others, here, away } = (self.nodes.0)();
+        let ClusterNames {
+            others, here, away, ..
+        } = (self.nodes.0)();
         KnownNames {
             nodes: others,
             here,

@@ -30,7 +30,7 @@ use mgp_engine::cluster::clock_offset::MeasuredClock;
 use mgp_engine::node_key::{NodeKey, PublicKey};
 use mgp_protocol::federation::control::Control;
 use mgp_protocol::federation::ends::LinkClose;
-use mgp_protocol::federation::hello::{LifeId, NodeName, ToldRole};
+use mgp_protocol::federation::hello::{LifeId, NodeName, ToldRole, WireFeatures};
 use mgp_protocol::ids::NodeId;
 use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::mailbox::{AskError, Mailbox, Queued, Reply};
@@ -229,6 +229,15 @@ impl LinksHandle {
     #[must_use]
     pub fn linked(&self) -> Vec<NodeId> {
         self.parts.table.load().links.keys().copied().collect()
+    }
+
+    /// Those of them whose version lacks some of these.
+    #[must_use]
+    pub fn linked_without(&self, features: WireFeatures) -> Vec<NodeId> {
+        let table = self.parts.table.load();
+        let links = table.links.iter();
+        let older = links.filter(|(_, link)| !link.link.agreed().features.contains(features));
+        older.map(|(node, _)| *node).collect()
     }
 
     /// What this node passes on for others at present.

@@ -3,8 +3,6 @@
 //! A server is told in the order in which things change: whatever changes its sets publishes them and tells it
 //! under one lock, in which nothing waits.
 
-pub(crate) mod approval;
-
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,5 +1,7 @@
 //! The host: asks and tells MCPL servers, and takes what they ask and tell.
 
+mod set_questions;
+
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -22,9 +24,9 @@ use mgp_sync::snapshot::Snapshot;
 use serde_json::json;
 use serde_json::value::RawValue;
 
+use self::set_questions::SetQuestions;
 use crate::audit::{self, McplRecord};
 use crate::feature_sets::SetKeeper;
-use crate::feature_sets::approval::SetQuestions;
 use crate::scopes::{ScopeKeeper, ScopedAction};
 
 /// What happens to servers that speak MCPL.

@@ -12,7 +12,9 @@ mod writing;
 
 use std::sync::Arc;
 
-use mgp_engine::policy::access::{Defaults, ForeignRules, GrantTable, Principal, ToolSets};
+use mgp_engine::policy::access::{
+    Defaults, ForeignRules, GrantTable, Principal, RemoteServers, ToolSets,
+};
 use mgp_engine::policy::grants::{Authority, GrantChange, GrantId, Grants, Operation};
 use mgp_protocol::mgp::audit::TraceId;
 use mgp_protocol::refusal::Refusal;
@@ -146,6 +148,15 @@ impl AccessHandle {
         self.mailbox.ask(ask).await.map_err(unreachable)
     }
 
+    /// Replaces the ids that servers of other nodes have here; in force when this resolves.
+    ///
+    /// # Errors
+    /// [`Refusal::Broken`] when the actor is not reachable.
+    pub async fn set_remote(&self, remote: Arc<RemoteServers>) -> Result<(), Refusal> {
+        let ask = |reply| AccessMsg::Remote(remote, reply);
+        self.mailbox.ask(ask).await.map_err(unreachable)
+    }
+
     /// Replaces the rules for agents of other nodes; None closes everything to them. They are in force when the
     /// receiver gets something, and in the order of these calls; calls that wait are judged by them.
     #[must_use]
@@ -182,6 +193,8 @@ pub enum AccessMsg {
     Sets(Arc<ToolSets>, Reply<()>),
     /// Replace the rules for agents of other nodes.
     Foreign(Option<Arc<ForeignRules>>, Reply<()>),
+    /// Replace the ids of servers of other nodes.
+    Remote(Arc<RemoteServers>, Reply<()>),
     /// A batch is on disk, or why that is not known.
     Committed(Result<(), String>),
     /// The state of the disk is known again.
@@ -200,6 +213,7 @@ impl std::fmt::Debug for AccessMsg {
             Self::Defaults(..) => "Defaults",
             Self::Sets(..) => "Sets",
             Self::Foreign(..) => "Foreign",
+            Self::Remote(..) => "Remote",
             Self::Committed(_) => "Committed",
             Self::Restored(_) => "Restored",
             Self::Ended => "Ended",
@@ -275,6 +289,10 @@ impl Actor for AccessActor {
             }
             AccessMsg::Sets(sets, reply) => {
                 state.set_sets(self, sets);
+                reply.send(());
+            }
+            AccessMsg::Remote(remote, reply) => {
+                state.set_remote(self, remote);
                 reply.send(());
             }
             AccessMsg::Foreign(rules, reply) => {

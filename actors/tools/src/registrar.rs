@@ -280,8 +280,7 @@ impl Registrar {
             // The server is of this node.
             let names = NodeNames::default();
             let made = access::grant(&grant, &who, &names, grants, authority, id, now_ms);
-            made.map(|change| vec![change])
-                .map_err(|refused| Refusal::BadParams(refused.to_string()))
+            made.map_err(|refused| Refusal::BadParams(refused.to_string()))
         });
         if let Err(error) = granted.await {
             tracing::warn!(server = record.id, %error, "it is not open to the agent that made it");

@@ -1,6 +1,7 @@
 //! What the logs of a cluster cost with many entries: signing, verifying, taking what another node sends, starting
-//! with what is on disk, and what of it stays in memory; and what starting with many nodes costs.
-//! `cargo bench -p mgp-engine --bench grants [ENTRIES] [NODES] [REVOKES]`: one of so many entries takes a grant back
+//! with what is on disk, and what of it stays in memory; what starting with many nodes costs; and what a call costs.
+//! `cargo bench -p mgp-engine --bench grants [ENTRIES] [NODES] [REVOKES] [PATTERNS]`: one of so many entries takes
+//! a grant back, and so many of the grants have patterns
 
 // It measures: this is no engine.
 #![allow(clippy::disallowed_methods)]
@@ -8,15 +9,19 @@
 #[path = "memory/resident.rs"]
 mod memory;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mgp_engine::clock::MonotonicTime;
 use mgp_engine::node_key::{NodeKey, first_bad};
+use mgp_engine::policy::access::{
+    Defaults, ForeignLease, ForeignRules, GrantTable, Principal, SharedTools,
+};
 use mgp_engine::policy::grants::{
-    CausalContext, ClusterId, Grant, GrantChange, GrantId, GrantResource, LogChange, LogPosition,
-    MemberChange, MemberRole, Operation, OperationId, Revoke, Signed, Subject,
+    Authority, CausalContext, ClusterId, Grant, GrantChange, GrantId, GrantResource, Grants,
+    LogChange, LogPosition, MemberChange, MemberRole, Operation, OperationId, Revoke, Signed,
+    Subject,
 };
 use mgp_engine::replication::exchange::BATCH_ENTRIES;
 use mgp_engine::replication::lease::{LEASE, Nonce};
@@ -24,9 +29,10 @@ use mgp_engine::replication::replica::{Replica, ReplicaEffect, ReplicaMeans, Rep
 use mgp_engine::replication::rules::{KnownServers, foreign_rules};
 use mgp_protocol::federation::hello::LifeId;
 use mgp_protocol::ids::{AgentId, ServerId};
-use mgp_protocol::mgp::access::Permission;
+use mgp_protocol::mgp::access::{DefaultPolicy, Permission};
 
 const AGENTS: u64 = 1_000;
+const CALLS: u64 = 1_000_000;
 const SERVERS: u64 = 20;
 
 fn main() {
@@ -34,9 +40,13 @@ fn main() {
     let entries = numbers.next().unwrap_or(100_000).max(1);
     many_nodes(numbers.next().unwrap_or(1_000));
     let revokes = numbers.next().unwrap_or(10).max(2);
+    let patterns = numbers.next().unwrap_or(0);
     let (admin, owner) = (NodeKey::new(&[1; 32]), NodeKey::new(&[2; 32]));
-    let (written, took) =
-        timed(|| log(entries, &admin, |sequence| entry(sequence, revokes, &owner)));
+    let (written, took) = timed(|| {
+        log(entries, &admin, |sequence| {
+            entry(sequence, revokes, patterns, &owner)
+        })
+    });
     told("signed", entries, took);
     let bytes: usize = written.iter().map(|entry| entry.len()).sum();
     println!("{} bytes an entry", bytes as u64 / entries);
@@ -70,6 +80,36 @@ fn main() {
     let (rules, took) = timed(|| foreign_rules(&again, &known, 0, MonotonicTime::START));
     told("made into rules", entries, took);
     drop(rules);
+    let (opens, took) = timed(|| calls(&again));
+    told("decided, a call each", CALLS, took);
+    println!("{opens} of them allowed");
+}
+
+/// How many calls of different agents and tools are allowed.
+fn calls(replica: &Replica) -> usize {
+    let home = NodeKey::new(&[3; 32]).node();
+    let mut shared = SharedTools::default();
+    (0..SERVERS).for_each(|n| shared.add(server(n), None, "*"));
+    let granted = replica.logs().grants().all().map(|granted| (granted, None));
+    let lease = ForeignLease::Held(None);
+    let rules = ForeignRules::new([home].into(), shared, lease, granted);
+    let (grants, here) = (Grants::default(), Authority::home(replica.logs().here()));
+    let defaults = Defaults {
+        kernel: DefaultPolicy::OptIn,
+        servers: HashMap::new(),
+    };
+    let table = GrantTable::build(&grants, &here, defaults, 0, 1);
+    let table = table.with_foreign(Some(Arc::new(rules)), 2);
+    let agents = (0..AGENTS).map(|n| AgentId::new(format!("agent.worker{n}")));
+    let callers = agents.map(|agent| Principal::Agent(AgentId::of_node(&home.agent(agent))));
+    let callers: Vec<Principal> = callers.collect();
+    let servers: Vec<ServerId> = (0..SERVERS).map(server).collect();
+    let tools: Vec<String> = (0..97).map(|n| format!("read_file_{n}")).collect();
+    let calls = (0..CALLS as usize).filter(|n| {
+        let (caller, server) = (&callers[n % callers.len()], &servers[n % servers.len()]);
+        table.admits(caller, server, Some(&tools[n % tools.len()]), 0)
+    });
+    calls.count()
 }
 
 /// Starting with the log that admits so many nodes.
@@ -108,12 +148,28 @@ fn start(here: &NodeKey, founding: &Signed) -> ReplicaStart {
 }
 
 /// Grants, of which some are taken back.
-fn entry(sequence: u64, revokes: u64, owner: &NodeKey) -> LogChange {
+fn entry(sequence: u64, revokes: u64, patterns: u64, owner: &NodeKey) -> LogChange {
     match sequence {
         n if n % revokes == 0 => {
             LogChange::Grants(GrantChange::Revoke(Revoke::Ids(vec![id(n - 1)])))
         }
+        n if n <= patterns => LogChange::Grants(GrantChange::Grant(pattern(n, owner))),
         n => LogChange::Grants(GrantChange::Grant(grant(n, owner))),
+    }
+}
+
+/// One for all agents of a node, or for those of one name, and several tools.
+fn pattern(n: u64, owner: &NodeKey) -> Grant {
+    let single = grant(n, owner);
+    let tools = format!("read_file_{}*", n % 97).try_into();
+    let on = owner.node().server(server(n % SERVERS));
+    Grant {
+        subject: match n.is_multiple_of(2) {
+            true => Subject::AgentEverywhere(AgentId::new(format!("agent.worker{}", n % AGENTS))),
+            false => Subject::AgentsAt(NodeKey::new(&[3; 32]).node()),
+        },
+        resource: GrantResource::Tools(on, tools.expect("a pattern")),
+        ..single
     }
 }
 

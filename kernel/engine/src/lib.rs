@@ -103,6 +103,7 @@ pub mod policy {
     pub mod pins;
     pub mod requirements;
     pub mod risk;
+    pub mod tool_pattern;
     pub mod trust;
 }
 

@@ -1,6 +1,7 @@
 //! Follows what other nodes share: each of their servers is one of the tree for as long as it is held.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use mgp_engine::servers::spec::ServerSpec;
 use mgp_protocol::ids::{NodeServer, ServerId};
@@ -24,6 +25,8 @@ impl Cluster {
                     Some((id, server.clone()))
                 })
                 .collect();
+            // First, so that what this node denies its agents counts at a server from its start on.
+            let _ = self.access.set_remote(Arc::new(wanted.clone())).await;
             let gone = running.extract_if(.., |id, server| wanted.get(id) != Some(server));
             for (id, _) in gone.collect::<Vec<_>>() {
                 if let Some(stopped) = tree.stop_server(id).await {

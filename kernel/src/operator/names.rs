@@ -27,7 +27,7 @@ impl Operator {
         let known = self.name_sources.known();
         let mut meant = Meant::default();
         if let Some(agent) = &asked.agent {
-            let agent = known_names::read(known.agent(agent), false)?;
+            let agent = known_names::read(known.grantee(agent), false)?;
             tell(&mut meant, agent.unknown);
             meant.agent_id = Some(agent.it.to_string());
         }

@@ -8,6 +8,7 @@ mod clocks;
 mod joining;
 mod keys;
 mod network;
+mod patterns;
 mod people;
 mod regrants;
 mod replicas;

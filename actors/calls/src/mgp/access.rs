@@ -10,7 +10,7 @@ use mgp_engine::doors::known_names::{Meant, ServerOrTool};
 use mgp_engine::policy::access::{self, GrantRefusal, GrantRequest, Principal, hidden};
 use mgp_engine::policy::grants::GrantChange;
 use mgp_engine::tools::catalog::{CatalogTool, CatalogView};
-use mgp_protocol::ids::{AgentId, ServerId};
+use mgp_protocol::ids::{AgentId, NodeId, ServerId};
 use mgp_protocol::mcp::{self, Method};
 use mgp_protocol::mgp::access::{
     Explain, Explanation, Grant, Granted, List, Listed, Permission, Query, Revoke, Revoked, Source,
@@ -143,19 +143,28 @@ async fn grant(cx: &Context, request: &Request, by: Principal, mut grant: Grant)
     grant.agent_id = about.agent.to_string();
     grant.server_id = about.place.server.to_string();
     let mut notes = about.notes;
-    let (changes, confirmed) = if of_cluster::is_about_others(&about.agent, &about.place.server) {
-        let decided = of_cluster::grant(cx, asked_by(request, by), grant).await?;
+    let is_own = of_cluster::may_deny_itself(&about.agent, &about.place.server);
+    let (changes, confirmed) = if is_own && grant.permission == Permission::Deny {
+        notes.push(of_cluster::DENIED_HERE.to_owned());
+        (granted_here(cx, request, by, grant).await?, None)
+    } else if of_cluster::is_about_others(&about.agent, &about.place.server) {
+        let own = is_own.then(|| of_cluster::revoke_of(&grant)).transpose()?;
+        let decided = of_cluster::grant(cx, asked_by(request, by.clone()), grant).await?;
+        if let Some(own) = own {
+            revoked_here(cx, request, by, own).await?;
+        }
         notes.extend(decided.notes);
         (decided.changes, decided.confirmed)
     } else {
         (granted_here(cx, request, by, grant).await?, None)
     };
-    let Some(GrantChange::Grant(granted)) = changes.first() else {
+    let Some(GrantChange::Grant(granted)) = changes.last() else {
         return Err(Refusal::Broken("a grant that is none".into()));
     };
+    let replaced = changes.iter().flat_map(GrantChange::revoked);
     json(&Granted {
         grant_id: granted.id.to_string(),
-        replaced: granted.replaces.iter().map(ToString::to_string).collect(),
+        replaced: replaced.map(ToString::to_string).collect(),
         confirmed,
         notes,
     })
@@ -180,19 +189,27 @@ async fn granted_here(
     let decided = cx.policies.access.record(by, trace, move |ledger| {
         let (grants, authority) = (ledger.grants, ledger.authority);
         let (id, now_ms) = (ledger.fresh, ledger.now_ms);
-        let made = access::grant(&grant, &who, &names, grants, authority, id, now_ms);
-        made.map(|change| vec![change]).map_err(refused)
+        access::grant(&grant, &who, &names, grants, authority, id, now_ms).map_err(refused)
     });
     decided.await
 }
 
 async fn revoke(cx: &Context, request: &Request, by: Principal, mut revoke: Revoke) -> Outcome {
-    revoke.agent_id = agent_id(&cx.name_sources, &revoke.agent_id)?;
+    revoke.agent_id = grantee(&cx.name_sources, &revoke.agent_id)?;
     let (agent, server) = (
         AgentId::new(&*revoke.agent_id),
         ServerId::new(&*revoke.server_id),
     );
+    let own = match of_cluster::may_deny_itself(&agent, &server) {
+        true => revoked_here(cx, request, by.clone(), revoke.clone()).await?,
+        false => Vec::new(),
+    };
     let decided = match of_cluster::is_about_others(&agent, &server) {
+        _ if !own.is_empty() => DecidedInCluster {
+            changes: own,
+            confirmed: None,
+            notes: vec![of_cluster::DENIED_NO_MORE.to_owned()],
+        },
         true => of_cluster::revoke(cx, asked_by(request, by), revoke).await?,
         false => DecidedInCluster {
             changes: revoked_here(cx, request, by, revoke).await?,
@@ -225,13 +242,18 @@ async fn revoked_here(
 
 async fn entries(cx: &Context, mut list: List) -> Outcome {
     if let Some(agent) = &mut list.agent_id {
-        *agent = agent_id(&cx.name_sources, agent)?;
+        *agent = grantee(&cx.name_sources, agent)?;
     }
     let of_others = of_cluster::entries(cx, &list).await?;
-    let entries = cx
-        .policies
-        .access
-        .look(move |ledger| access::list(ledger.grants, ledger.authority, &list, ledger.now_ms));
+    let names = cx.name_sources.nodes.others();
+    let entries = cx.policies.access.look(move |ledger| {
+        let name = |node: NodeId| {
+            names
+                .of(node)
+                .map_or_else(|| node.short(), ToString::to_string)
+        };
+        access::list(ledger.grants, ledger.authority, &list, ledger.now_ms, name)
+    });
     let mut entries = entries.await?;
     entries.extend(of_others);
     let known = cx.name_sources.known();
@@ -252,6 +274,10 @@ async fn explain(cx: &Context, explain: Explain) -> Outcome {
         explain.tool_name.as_deref(),
         false,
     )?;
+    if target.agent.is_pattern() {
+        let why = "an explanation is about one agent: name it, as in alice@desk";
+        return Err(Refusal::BadParams(why.into()));
+    }
     let (agent, place) = (target.agent.clone(), target.place.clone());
     let explained = match of_cluster::is_about_others(&agent, &place.server) {
         true => of_cluster::explain(cx, target).await?,
@@ -339,7 +365,7 @@ impl GrantTarget {
         there: bool,
     ) -> Result<Self, Refusal> {
         let known = name_sources.known();
-        let agent = known_names::read(known.agent(agent), there)?;
+        let agent = known_names::read(known.grantee(agent), there)?;
         let tool = tool.filter(|tool| !tool.is_empty());
         let place = known_names::read(known.place(server, tool), there)?;
         let notes = [agent.unknown, place.unknown].into_iter().flatten();
@@ -357,6 +383,12 @@ fn agent_id(name_sources: &NameSources, name: &str) -> Result<String, Refusal> {
     Ok(agent.it.to_string())
 }
 
+/// The id of whom an entry is for, whether somebody is called so or not.
+fn grantee(name_sources: &NameSources, name: &str) -> Result<String, Refusal> {
+    let agent = known_names::read(name_sources.known().grantee(name), false)?;
+    Ok(agent.it.to_string())
+}
+
 /// §14: code 1000 for a caller that may not ask, invalid params for a wrong request.
 fn refused(refused: GrantRefusal) -> Refusal {
     let words = refused.to_string();
@@ -369,6 +401,9 @@ fn refused(refused: GrantRefusal) -> Refusal {
         | GrantRefusal::Past(_)
         | GrantRefusal::Form(_)
         | GrantRefusal::NoNode(_)
+        | GrantRefusal::AllHere
+        | GrantRefusal::ToolsHere(_)
+        | GrantRefusal::TooManyPatterns
         | GrantRefusal::TooMany => Refusal::BadParams(words),
     }
 }

@@ -104,7 +104,8 @@ impl LinksParts {
                     | WireFeatures::REFUSALS
                     | WireFeatures::SHUTDOWN
                     | WireFeatures::RELAY
-                    | WireFeatures::DEMOTION,
+                    | WireFeatures::DEMOTION
+                    | WireFeatures::PATTERNS,
                 life,
                 name,
                 role,

@@ -6,7 +6,7 @@ use mgp_engine::policy::grants::{
 };
 use mgp_engine::replication::logs::ClusterLogs;
 use mgp_engine::timestamps::rfc3339_ms;
-use mgp_protocol::ids::{AgentId, NodeId, NodeServer};
+use mgp_protocol::ids::{NodeId, NodeServer};
 use mgp_protocol::mgp::audit::{Actor, ActorKind, Event, EventType, Outcome, Target, TraceId};
 use mgp_runtime::randomness;
 use mgp_store::audit::{by_agent, event};
@@ -155,7 +155,9 @@ fn of_members(change: &MemberChange, details: &mut Value) -> EventType {
 fn target((subject, resource): (&Subject, &GrantResource), here: NodeId) -> Target {
     let agent = match subject {
         Subject::Agent(agent) if agent.node == here => Some(agent.agent.to_string()),
-        Subject::Agent(agent) => Some(AgentId::of_node(agent).to_string()),
+        other @ (Subject::Agent(_) | Subject::AgentsAt(_) | Subject::AgentEverywhere(_)) => {
+            other.agent_id().map(|agent| agent.to_string())
+        }
         Subject::Server(_) => None,
     };
     let place = |on: &NodeServer| match on.node == here {
@@ -165,6 +167,7 @@ fn target((subject, resource): (&Subject, &GrantResource), here: NodeId) -> Targ
     let (server, tool) = match resource {
         GrantResource::Server(on) => (Some(place(on)), None),
         GrantResource::Tool(on, tool) => (Some(place(on)), Some(tool.clone())),
+        GrantResource::Tools(on, tools) => (Some(place(on)), Some(tools.to_string())),
         GrantResource::Permission(_) => (None, None),
     };
     Target {

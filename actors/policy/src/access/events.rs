@@ -3,6 +3,7 @@
 use mgp_engine::policy::access::Principal;
 use mgp_engine::policy::grants::{Grant, GrantChange, GrantResource, Grants, Operation, Subject};
 use mgp_engine::timestamps::rfc3339_ms;
+use mgp_protocol::ids::{NodeId, NodeServer};
 use mgp_protocol::mgp::access::Permission;
 use mgp_protocol::mgp::audit::{Actor, ActorKind, Event, EventType, Outcome, Target, TraceId};
 use serde_json::{Value, json};
@@ -67,7 +68,8 @@ fn told(
         true => Outcome::Denied,
         false => Outcome::Success,
     };
-    let target = about.map(target).unwrap_or_default();
+    let here = operation.place.issuer;
+    let target = about.map(|grant| target(grant, here)).unwrap_or_default();
     event(event_type, actor, target, trace, result, details)
 }
 
@@ -100,14 +102,22 @@ fn ends_one(denial: &Grant, grants: &Grants, now_ms: u64) -> bool {
     replaced.any(|granted| allowed(&granted.grant))
 }
 
-fn target(grant: &Grant) -> Target {
+fn target(grant: &Grant, here: NodeId) -> Target {
     let (agent, of) = match &grant.subject {
         Subject::Agent(agent) => (Some(agent.agent.to_string()), None),
+        pattern @ (Subject::AgentsAt(_) | Subject::AgentEverywhere(_)) => {
+            (pattern.agent_id().map(|agent| agent.to_string()), None)
+        }
         Subject::Server(server) => (None, Some(server.server.to_string())),
     };
+    let place = |on: &NodeServer| match on.node == here {
+        true => on.server.to_string(),
+        false => on.to_string(),
+    };
     let (server, tool) = match &grant.resource {
-        GrantResource::Server(on) => (Some(on.server.to_string()), None),
-        GrantResource::Tool(on, tool) => (Some(on.server.to_string()), Some(tool.clone())),
+        GrantResource::Server(on) => (Some(place(on)), None),
+        GrantResource::Tool(on, tool) => (Some(place(on)), Some(tool.clone())),
+        GrantResource::Tools(on, tools) => (Some(place(on)), Some(tools.to_string())),
         GrantResource::Permission(_) => (of, None),
     };
     Target {

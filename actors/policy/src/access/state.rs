@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_engine::node_key::NodeKey;
-use mgp_engine::policy::access::{Defaults, ForeignRules, GrantTable, Principal, ToolSets};
+use mgp_engine::policy::access::{
+    Defaults, ForeignRules, GrantTable, Principal, RemoteServers, ToolSets,
+};
 use mgp_engine::policy::grants::{
     Applied, Authority, CausalContext, GrantChange, GrantId, Grants, LogChange, LogPosition,
     Operation, Signed, Subject,
@@ -210,7 +212,7 @@ impl AccessState {
         batch.events.push(event);
         let agents = subjects.into_iter().filter_map(|subject| match subject {
             Subject::Agent(agent) => Some(agent.agent),
-            Subject::Server(_) => None,
+            Subject::Server(_) | Subject::AgentsAt(_) | Subject::AgentEverywhere(_) => None,
         });
         batch.agents.extend(agents);
         Ok(())
@@ -292,6 +294,16 @@ impl AccessState {
         }
         self.generation += 1;
         let next = self.table.with_sets(sets, self.generation);
+        self.show(actor, next);
+    }
+
+    /// Other ids of servers of other nodes.
+    pub(super) fn set_remote(&mut self, actor: &AccessActor, remote: Arc<RemoteServers>) {
+        if *self.table.remote() == remote {
+            return;
+        }
+        self.generation += 1;
+        let next = self.table.with_remote(remote, self.generation);
         self.show(actor, next);
     }
 

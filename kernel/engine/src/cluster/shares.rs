@@ -4,7 +4,6 @@
 //! A rule names a server, its audience, and a tool of it or all whose names begin alike. Rules only add up:
 //! a tool is shared with a node when one rule says so.
 
-mod pattern;
 mod requests;
 #[cfg(test)]
 mod tests;
@@ -18,8 +17,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::policy::access::SharedTools;
 
-pub use self::pattern::{BadToolPattern, ToolPattern};
 pub use self::requests::{ShareRefusal, ShareRequest};
+pub use crate::policy::tool_pattern::{BadToolPattern, ToolPattern};
 
 /// Most rules. A person reads all of them in one list.
 pub const SHARES_MAX: usize = 1024;

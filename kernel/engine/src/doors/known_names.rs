@@ -16,6 +16,7 @@ use mgp_protocol::ids::{AgentId, NodeId, ServerId};
 use self::of_nodes::AtNode;
 use crate::cluster::node_names::NodeNames;
 use crate::doors::nearest::nearest_name;
+use crate::policy::tool_pattern::ToolPattern;
 use crate::tool_names::{self, Reading, canonical, shown};
 use crate::tools::catalog::NAME_MAX;
 
@@ -115,6 +116,21 @@ impl KnownNames {
         })
     }
 
+    /// Reads whom a grant is for: an agent, all agents of a node as `*@NODE`, or those of one name as `AGENT@*`. `*` alone
+    /// is all of this node.
+    ///
+    /// # Errors
+    /// [`NotRead`] for a name that no agent can have.
+    pub fn grantee(&self, typed: &str) -> Result<Meant<AgentId>, NotRead> {
+        match typed.rsplit_once('@') {
+            None if typed == AgentId::ALL => Ok(Meant::known(AgentId::new(AgentId::ALL))),
+            Some((AgentId::ALL, AgentId::ALL)) => Err(NotRead::Everybody),
+            Some((AgentId::ALL, node)) => self.agents_at(node),
+            Some((name, AgentId::ALL)) => self.agent_everywhere(name),
+            Some(_) | None => self.agent(typed),
+        }
+    }
+
     /// Reads a server's id; of another node's server, as `NODE/SERVER`.
     ///
     /// # Errors
@@ -147,6 +163,10 @@ impl KnownNames {
         };
         let unknown = match (unknown, self.servers.get(&server)) {
             (None, Some(Some(tools))) if tools.contains(tool) => None,
+            (None, Some(Some(tools))) if meant_by(tool, tools) > 0 => {
+                let count = meant_by(tool, tools);
+                Some(UnknownName::Several(server.clone(), tool.to_owned(), count))
+            }
             (unknown, listed) => {
                 judge_tool(tool)?;
                 let listed = listed.and_then(Option::as_ref);
@@ -307,6 +327,15 @@ impl KnownNames {
         let near = nearest_name(typed, names.keys().map(String::as_str))?;
         names.get(near).cloned()
     }
+}
+
+/// How many tools a pattern means.
+fn meant_by(typed: &str, tools: &BTreeSet<Arc<str>>) -> usize {
+    let pattern = ToolPattern::try_from(typed.to_owned()).ok();
+    let pattern = pattern.filter(|pattern| pattern.beginning().is_some());
+    pattern.map_or(0, |pattern| {
+        tools.iter().filter(|tool| pattern.covers(tool)).count()
+    })
 }
 
 /// A name that no agent has yet.

@@ -4,6 +4,7 @@
 //! Owners build a [`GrantTable`] from the grants and publish it; calls read it. A call that waits keeps an
 //! [`AccessLease`] and is decided again before it is sent, so that a revocation reaches it, too.
 
+mod agent_rules;
 mod decision;
 mod explain;
 mod foreign;
@@ -15,17 +16,25 @@ mod tests;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use mgp_protocol::ids::{AgentId, NodeId, ServerId, SetName};
+use mgp_protocol::ids::{AgentId, ServerId, SetName};
 use mgp_protocol::mgp::access::{DefaultPolicy, Permission, Source};
 
+use self::agent_rules::HeldRules;
+pub use self::agent_rules::RemoteServers;
 pub use self::decision::{
     AccessDecision, DenialAnswer, ForeignClosed, LapseCause, LapsedLease, hidden, told,
 };
-pub use self::explain::{conflict, explain, explain_foreign, list, list_cluster};
+pub use self::explain::{
+    conflict, explain, explain_foreign, explain_own_denial, list, list_cluster,
+};
 pub use self::foreign::{ForeignLease, ForeignRules, SharedTools};
-pub use self::requests::{GrantRefusal, GrantRequest, NamesNodes, grant, may, revoke, vacate};
+pub use self::requests::{
+    GrantRefusal, GrantRequest, NamesNodes, PATTERNS_MAX, allowed_by_patterns, grant, may, revoke,
+    vacate,
+};
 pub use self::sets::{Narrowing, ToolSet, ToolSets};
-use crate::policy::grants::{Authority, Force, GrantId, GrantResource, Granted, Grants, Subject};
+use crate::policy::grants::{Authority, GrantId, GrantResource, Granted, Grants, Subject};
+use crate::policy::tool_pattern::ToolPattern;
 
 /// The principal, as identified by the door; never taken from a body.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -141,25 +150,30 @@ fn shown_author(granted: &Granted) -> &str {
 struct AgentRules {
     whole: Vec<AccessEntry>,
     tools: HashMap<Box<str>, Vec<AccessEntry>>,
+    /// Of tools whose names begin alike.
+    patterns: Vec<(ToolPattern, AccessEntry)>,
 }
 
 impl AgentRules {
     fn entries(&self) -> impl Iterator<Item = &AccessEntry> {
-        self.tools.values().flatten().chain(&self.whole)
+        let patterns = self.patterns.iter().map(|(_, entry)| entry);
+        let tools = self.tools.values().flatten();
+        tools.chain(patterns).chain(&self.whole)
     }
 
-    /// The entry that decides about a tool or, without one, about the server as a whole: one for the tool before one
-    /// for its server.
-    fn deciding(&self, tool: Option<&str>, now_ms: u64) -> Option<(Source, &AccessEntry)> {
-        let of_tool = tool.and_then(|tool| self.tools.get(tool));
-        let levels = [
-            (Source::ToolGrant, of_tool),
-            (Source::ServerGrant, Some(&self.whole)),
-        ];
-        levels.into_iter().find_map(|(source, entries)| {
-            let mut entries = entries.into_iter().flatten();
-            Some((source, entries.find(|entry| entry.counts(now_ms))?))
-        })
+    /// The entry of one level that counts.
+    fn first(&self, level: RuleLevel, tool: Option<&str>, now_ms: u64) -> Option<&AccessEntry> {
+        let counts = |entry: &&AccessEntry| entry.counts(now_ms);
+        match (level, tool) {
+            (RuleLevel::Tool, Some(tool)) => self.tools.get(tool)?.iter().find(counts),
+            (RuleLevel::Pattern, Some(tool)) => {
+                let mut patterns = self.patterns.iter();
+                let first = patterns.find(|(tools, entry)| tools.covers(tool) && counts(&entry));
+                first.map(|(_, entry)| entry)
+            }
+            (RuleLevel::Server, _) => self.whole.iter().find(counts),
+            (RuleLevel::Tool | RuleLevel::Pattern, None) => None,
+        }
     }
 
     /// The entry that decides comes first.
@@ -168,15 +182,56 @@ impl AgentRules {
         for list in tools.chain([&mut self.whole]) {
             list.sort_by_key(AccessEntry::rank);
         }
+        self.patterns.sort_by_key(|(_, entry)| entry.rank());
+    }
+
+    /// Adds an entry for a resource of this server.
+    fn add(&mut self, resource: &GrantResource, entry: AccessEntry) {
+        match resource {
+            GrantResource::Server(_) => self.whole.push(entry),
+            GrantResource::Tool(_, tool) => {
+                let of_tool = self.tools.entry(tool.as_str().into()).or_default();
+                of_tool.push(entry);
+            }
+            GrantResource::Tools(_, tools) => self.patterns.push((tools.clone(), entry)),
+            GrantResource::Permission(_) => {}
+        }
     }
 }
 
-/// All entries of one agent.
-#[derive(Debug, Default)]
-struct HeldRules {
-    servers: HashMap<ServerId, AgentRules>,
-    /// The generation of the table in which they last changed.
-    since: u64,
+/// What an entry is for: the closer one decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RuleLevel {
+    Tool,
+    Pattern,
+    Server,
+}
+
+impl RuleLevel {
+    const ALL: [Self; 3] = [Self::Tool, Self::Pattern, Self::Server];
+
+    fn source(self) -> Source {
+        match self {
+            Self::Tool | Self::Pattern => Source::ToolGrant,
+            Self::Server => Source::ServerGrant,
+        }
+    }
+}
+
+/// The entry that decides about a tool or, without one, about the server as a whole, of all that are about the caller:
+/// one for the tool before one for several, these before one for its server. Within one of these levels deny wins,
+/// whoever it names.
+fn deciding<'a>(
+    rules: impl Iterator<Item = &'a AgentRules> + Clone,
+    tool: Option<&str>,
+    now_ms: u64,
+) -> Option<(Source, &'a AccessEntry)> {
+    RuleLevel::ALL.into_iter().find_map(|level| {
+        let first = rules
+            .clone()
+            .filter_map(|rules| rules.first(level, tool, now_ms));
+        Some((level.source(), first.min_by_key(|entry| entry.rank())?))
+    })
 }
 
 /// Everything that calls are decided by. Immutable; changes publish a new one.
@@ -194,6 +249,8 @@ pub struct GrantTable {
     foreign_since: u64,
     /// What narrows all of this.
     sets: Arc<ToolSets>,
+    /// Which servers of other nodes there are, by their ids here.
+    remote: Arc<RemoteServers>,
 }
 
 /// Callers for whom lists are made together, because they see the same of every server.
@@ -238,10 +295,11 @@ impl GrantTable {
             foreign: None,
             foreign_since: generation,
             sets: Arc::default(),
+            remote: Arc::default(),
         };
         let agents = grants.all().filter_map(|g| match &g.grant.subject {
-            Subject::Agent(agent) => at(authority, &agent.node).then(|| agent.agent.clone()),
-            Subject::Server(_) => None,
+            Subject::Agent(agent) => (agent.node == authority.here()).then(|| agent.agent.clone()),
+            Subject::Server(_) | Subject::AgentsAt(_) | Subject::AgentEverywhere(_) => None,
         });
         let all: BTreeSet<AgentId> = agents.collect();
         empty.next(&all, grants, authority, now_ms, generation)
@@ -260,11 +318,10 @@ impl GrantTable {
         let now_ms = now_ms.max(self.as_of_ms);
         let mut agents = self.agents.clone();
         for agent in changed {
-            let servers = servers(agent, grants, authority, now_ms);
-            let since = generation;
-            match servers.is_empty() {
+            let held = HeldRules::new(agent, grants, authority, now_ms, generation);
+            match held.is_empty() {
                 true => agents.remove(agent),
-                false => agents.insert(agent.clone(), Arc::new(HeldRules { servers, since })),
+                false => agents.insert(agent.clone(), Arc::new(held)),
             };
         }
         Self {
@@ -284,6 +341,11 @@ impl GrantTable {
             defaults_since: generation,
             ..self.clone()
         }
+    }
+
+    /// What the agent itself has at a server.
+    fn own_rules(&self, agent: &AgentId, server: &ServerId) -> Option<&AgentRules> {
+        self.agents.get(agent)?.at(server, &self.remote)
     }
 
     /// The generation of the table.
@@ -340,7 +402,7 @@ impl GrantTable {
             let foreign = self.foreign.as_ref();
             return foreign.is_some_and(|rules| rules.sees(agent, server, now_ms));
         }
-        let rules = self.agents.get(agent).and_then(|h| h.servers.get(server));
+        let rules = self.own_rules(agent, server);
         let tools = rules.into_iter().flat_map(|rules| rules.tools.keys());
         let mut tools = tools
             .map(|tool| &**tool)
@@ -363,15 +425,15 @@ impl GrantTable {
         principal: &Principal,
         server: &ServerId,
     ) -> impl Iterator<Item = &'a str> + use<'a> {
-        let rules = match (principal.agent(), &self.foreign) {
-            (Some(agent), Some(foreign)) if agent.is_foreign() => foreign.of(agent, server),
-            (Some(agent), _) => {
-                let held = self.agents.get(agent);
-                held.and_then(|held| held.servers.get(server))
-            }
-            (None, _) => None,
-        };
-        let tools = rules.into_iter().flat_map(|rules| rules.tools.keys());
+        let own = principal.agent();
+        let own = own.and_then(|agent| self.own_rules(agent, server));
+        let foreign = principal.agent().zip(self.foreign.as_ref());
+        let foreign = foreign.and_then(|(agent, rules)| {
+            let caller = agent.foreign()?;
+            Some(rules.of((agent, &caller), server))
+        });
+        let rules = own.into_iter().chain(foreign.into_iter().flatten());
+        let tools = rules.flat_map(|rules| rules.tools.keys());
         let tools = tools.map(|tool| &**tool);
         tools.chain(self.in_sets(principal, server))
     }
@@ -380,7 +442,7 @@ impl GrantTable {
     #[must_use]
     pub fn ended(&self, now_ms: u64) -> BTreeSet<AgentId> {
         let ended = |held: &HeldRules| {
-            let mut entries = held.servers.values().flat_map(AgentRules::entries);
+            let mut entries = held.rules().flat_map(AgentRules::entries);
             entries.any(|entry| !entry.counts(now_ms))
         };
         let agents = self.agents.iter().filter(|(_, held)| ended(held));
@@ -413,11 +475,8 @@ impl GrantTable {
                 None => foreign::closed(ForeignClosed::NotIn),
             };
         }
-        let rules = self
-            .agents
-            .get(agent)
-            .and_then(|held| held.servers.get(server));
-        if let Some((source, entry)) = rules.and_then(|rules| rules.deciding(tool, now_ms)) {
+        let rules = self.own_rules(agent, server);
+        if let Some((source, entry)) = deciding(rules.into_iter(), tool, now_ms) {
             return decided(entry.permission, source, Some(entry));
         }
         let permission = self.defaults.of(server).permission();
@@ -460,7 +519,7 @@ impl GrantTable {
     /// room.
     #[must_use]
     pub fn next_end_ms(&self) -> Option<u64> {
-        let rules = self.agents.values().flat_map(|held| held.servers.values());
+        let rules = self.agents.values().flat_map(|held| held.rules());
         let entries = rules.flat_map(AgentRules::entries);
         entries.filter_map(|entry| entry.not_after_ms).min()
     }
@@ -480,39 +539,4 @@ fn decided(
         closed: None,
         narrowed: None,
     }
-}
-
-fn at(authority: &Authority, node: &NodeId) -> bool {
-    authority.here() == *node
-}
-
-/// An agent's grants in force at `now_ms`, by server.
-fn servers(
-    agent: &AgentId,
-    grants: &Grants,
-    authority: &Authority,
-    now_ms: u64,
-) -> HashMap<ServerId, AgentRules> {
-    let mut servers: HashMap<ServerId, AgentRules> = HashMap::new();
-    let subject = Subject::Agent(authority.here().agent(agent.clone()));
-    for granted in grants.of(&subject) {
-        if grants.force(granted, authority, now_ms) != Force::InForce {
-            continue;
-        }
-        let list = match &granted.grant.resource {
-            GrantResource::Server(on) if at(authority, &on.node) => {
-                &mut servers.entry(on.server.clone()).or_default().whole
-            }
-            GrantResource::Tool(on, tool) if at(authority, &on.node) => {
-                let rules = servers.entry(on.server.clone()).or_default();
-                rules.tools.entry(tool.as_str().into()).or_default()
-            }
-            GrantResource::Server(_) | GrantResource::Tool(..) | GrantResource::Permission(_) => {
-                continue;
-            }
-        };
-        list.push(AccessEntry::of(granted));
-    }
-    servers.values_mut().for_each(AgentRules::sort);
-    servers
 }

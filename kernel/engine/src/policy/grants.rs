@@ -22,7 +22,7 @@ mod written;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use mgp_protocol::ids::{AgentId, NodeId};
+use mgp_protocol::ids::{AgentId, NodeAgent, NodeId};
 use mgp_protocol::mgp::access::Permission;
 
 use self::conflicts::Withdrawals;
@@ -34,7 +34,7 @@ pub use self::log::{HELD_MAX, LogKey};
 pub use self::operation::{
     BadOperation, CausalContext, ClusterId, Grant, GrantChange, GrantId, GrantResource, IDS_MAX,
     LogChange, LogPosition, LogTip, MemberChange, MemberRole, NAME_MAX, Operation, OperationId,
-    Revoke, Subject, TEXT_MAX,
+    ResourceCloseness, Revoke, Subject, TEXT_MAX,
 };
 pub use self::rekeyed::rekeyed;
 pub use self::signed::Signed;
@@ -315,6 +315,19 @@ impl Grants {
             .into_iter()
             .flat_map(BTreeMap::values)
             .map(Box::as_ref)
+    }
+
+    /// Every grant of a subject that overlaps this one and is not shed, whether it counts or not.
+    pub(crate) fn overlapping(&self, subject: &Subject) -> impl Iterator<Item = &Granted> {
+        let all = conflicts::overlapping_subjects(&self.granted, subject);
+        all.flat_map(|(_, of_subject)| of_subject.values().map(Box::as_ref))
+    }
+
+    /// Every grant that is about this agent, by its name or by a pattern, and is not shed, whether it counts or not.
+    pub fn about<'a>(&'a self, agent: &NodeAgent) -> impl Iterator<Item = &'a Granted> + use<'a> {
+        Subject::all_for(agent)
+            .into_iter()
+            .flat_map(|subject| self.of(&subject))
     }
 
     /// Every grant of everyone that is not shed, whether it counts or not.

@@ -1,6 +1,6 @@
 //! What the logs of the cluster mean at this node's servers, as rules that calls are decided by.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use mgp_protocol::ids::{NodeAgent, NodeId, NodeServer, ServerId};
 use mgp_protocol::mgp::access::{Entry, Explanation, Source};
@@ -10,7 +10,7 @@ use crate::clock::MonotonicTime;
 use crate::policy::access::{
     ForeignLease, ForeignRules, LapsedLease, SharedTools, conflict, explain_foreign, list_cluster,
 };
-use crate::policy::grants::{Force, GrantResource, Granted, Subject};
+use crate::policy::grants::{Force, GrantResource, Granted, ResourceCloseness, Subject};
 
 /// What this node has to share, and what of it is shared.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -31,13 +31,15 @@ pub fn foreign_rules(
 ) -> ForeignRules {
     let here = replica.logs().here();
     let of_servers_here = |granted: &&Granted| match &granted.grant.resource {
-        GrantResource::Server(on) | GrantResource::Tool(on, _) => {
+        GrantResource::Server(on) | GrantResource::Tool(on, _) | GrantResource::Tools(on, _) => {
             on.node == here && known.names.contains(&on.server)
         }
         GrantResource::Permission(_) => false,
     };
     let of_others = |granted: &&Granted| match &granted.grant.subject {
         Subject::Agent(agent) => agent.node != here,
+        Subject::AgentsAt(node) => *node != here,
+        Subject::AgentEverywhere(_) => true,
         Subject::Server(_) => false,
     };
     let all = replica.logs().grants().all();
@@ -79,25 +81,57 @@ pub fn explain(
     now: MonotonicTime,
 ) -> Explanation {
     let (server, tool) = on;
-    let here = replica.logs().here().server(server.clone());
-    let of_tool = tool.map(|tool| GrantResource::Tool(here.clone(), tool.to_owned()));
-    let levels = [
-        (Source::ToolGrant, of_tool),
-        (Source::ServerGrant, Some(GrantResource::Server(here))),
-    ];
-    let all = replica.logs().grants_for(&Subject::Agent(caller.clone()));
-    let levels = levels.into_iter().filter_map(|(source, resource)| {
-        let resource = resource?;
-        let found = all.iter();
-        let found = found.filter(|granted| granted.grant.resource == resource);
-        let found = found.map(|granted| (granted, replica.force(granted, now_ms)));
-        let found = found.collect();
-        Some((source, resource, found))
-    });
+    let on = replica.logs().here().server(server.clone());
+    let all = grants_about(replica, caller);
+    let levels = levels(replica, &all, &on, tool, now_ms);
     let rules = foreign_rules(replica, known, now_ms, now);
     let name = |node| member_name(replica, node);
     let hindrance = rules.hindrance(caller, server, tool);
-    explain_foreign(levels, hindrance.map(|why| why.in_words(name, now)), &name)
+    explain_foreign(
+        levels.into_iter(),
+        hindrance.map(|why| why.in_words(name, now)),
+        &name,
+    )
+}
+
+/// The entries for one resource, each with whether it counts.
+type EntriesAtLevel<'a> = (Source, GrantResource, Vec<(&'a Granted, Force)>);
+
+/// All entries about an agent, by its name or by a pattern.
+fn grants_about(replica: &Replica, caller: &NodeAgent) -> Vec<Granted> {
+    let subjects = Subject::all_for(caller).into_iter();
+    let all = subjects.flat_map(|subject| replica.logs().grants_for(&subject));
+    all.collect()
+}
+
+/// Those at a server or one of its tools, the closest first, each with whether it counts.
+fn levels<'a>(
+    replica: &Replica,
+    about: &'a [Granted],
+    on: &NodeServer,
+    tool: Option<&str>,
+    now_ms: u64,
+) -> Vec<EntriesAtLevel<'a>> {
+    let mut all: BTreeMap<ResourceCloseness, Vec<(&Granted, Force)>> = BTreeMap::new();
+    for granted in about {
+        if let Some(closeness) = granted.grant.resource.closeness(on, tool) {
+            let of_level = all.entry(closeness).or_default();
+            of_level.push((granted, replica.force(granted, now_ms)));
+        }
+    }
+    let mut found = |closeness| all.remove(&closeness).unwrap_or_default();
+    let mut levels = Vec::new();
+    if let Some(tool) = tool {
+        let of_tool = GrantResource::Tool(on.clone(), tool.to_owned());
+        levels.push((Source::ToolGrant, of_tool, found(ResourceCloseness::Tool)));
+        let of_several = found(ResourceCloseness::Tools);
+        let resource = of_several.first().map(|(it, _)| it.grant.resource.clone());
+        levels.extend(resource.map(|resource| (Source::ToolGrant, resource, of_several)));
+    }
+    let of_server = found(ResourceCloseness::Server);
+    let server = GrantResource::Server(on.clone());
+    levels.push((Source::ServerGrant, server, of_server));
+    levels
 }
 
 /// What the members call a node: the same at each of them.
@@ -117,22 +151,10 @@ pub fn explain_elsewhere(
     tool: Option<&str>,
     now_ms: u64,
 ) -> Explanation {
-    let all = replica.logs().grants_for(&Subject::Agent(caller.clone()));
-    let of_tool = tool.map(|tool| GrantResource::Tool(on.clone(), tool.to_owned()));
-    let levels = [
-        (Source::ToolGrant, of_tool),
-        (Source::ServerGrant, Some(GrantResource::Server(on.clone()))),
-    ];
-    let levels = levels.into_iter().filter_map(|(source, resource)| {
-        let resource = resource?;
-        let found = all.iter();
-        let found = found.filter(|granted| granted.grant.resource == resource);
-        let found = found.map(|granted| (granted, replica.force(granted, now_ms)));
-        let found = found.collect();
-        Some((source, resource, found))
-    });
+    let all = grants_about(replica, caller);
+    let levels = levels(replica, &all, on, tool, now_ms);
     let name = |node| member_name(replica, node);
-    explain_foreign(levels, None, &name)
+    explain_foreign(levels.into_iter(), None, &name)
 }
 
 /// The entries of the cluster's logs that are in force or in conflict with a revoke, with the names that `name` gives
@@ -174,7 +196,9 @@ mod tests {
 
     use super::super::lease::{LEASE, Nonce};
     use super::super::replica::{LogMessage, ReplicaMeans, ReplicaStart};
-    use super::super::scene::{Pen, admit, allow, cluster, cut, deny, found, node, revoke, until};
+    use super::super::scene::{
+        Pen, admit, allow, cluster, cut, deny, found, node, of_tool, of_tools, revoke, to, until,
+    };
     use super::*;
     use crate::cluster::clock_offset::MeasuredClock;
     use crate::policy::access::{Defaults, ForeignClosed, GrantTable, Principal};
@@ -339,6 +363,61 @@ mod tests {
                 .iter()
                 .all(|entry| entry.agent_id == "a@desk" && entry.server_id == "files")
         );
+    }
+
+    /// A grant with a pattern lets in whom it means, at every place where grants are read.
+    #[test]
+    fn a_pattern_opens_and_closes_for_all_that_it_means() {
+        let mut owner = OwnerOfFiles::new();
+        let admitted = owner.founder.write(admit(2, MemberRole::Member));
+        owner.take(admitted);
+        let other_name = node(1).agent(AgentId::new("b"));
+        let other_node = node(2).agent(AgentId::new("a"));
+        let at_node = owner.other.write(to(allow(1), Subject::AgentsAt(node(1))));
+        owner.take(at_node);
+        let read = Some("read_it");
+        assert_eq!(owner.decide(&caller(), read), Ok(()));
+        assert_eq!(owner.decide(&other_name, read), Ok(()));
+        assert!(owner.decide(&other_node, read).is_err());
+        let on = node(0).server(files());
+        let there = explain_elsewhere(&owner.replica, &other_name, &on, read, 0);
+        assert_eq!(there.permission, Permission::Allow);
+        assert!(
+            there.rule.contains("to every agent of node-1"),
+            "{}",
+            there.rule
+        );
+        assert_eq!(
+            list(&owner.replica, 0, |_| "desk".to_owned())[0].agent_id,
+            "*@desk"
+        );
+        let denied = owner.founder.write(of_tools(deny(2), "read_*"));
+        owner.take(denied);
+        assert_eq!(owner.decide(&caller(), read), Err(None));
+        assert_eq!(owner.decide(&caller(), Some("write")), Ok(()));
+        assert_eq!(owner.decide(&other_name, read), Ok(()));
+        let tool = owner.founder.write(of_tool(allow(3), "read_it"));
+        owner.take(tool);
+        assert_eq!(
+            owner.decide(&caller(), read),
+            Ok(()),
+            "the tool goes before several"
+        );
+        let everywhere = to(allow(4), Subject::AgentEverywhere(AgentId::new("a")));
+        let everywhere = owner.founder.write(of_tools(everywhere, "read_*"));
+        owner.take(everywhere);
+        assert_eq!(owner.decide(&other_node, read), Ok(()));
+        let who = Principal::Agent(AgentId::of_node(&other_node));
+        assert!(owner.table().sees(&who, &files(), 0));
+        let away = owner.founder.write(cut(2, LogTip::EMPTY));
+        owner.take(away);
+        assert_eq!(
+            owner.decide(&other_node, read),
+            Err(Some(ForeignClosed::NotIn))
+        );
+        let taken_back = owner.founder.write(revoke(1));
+        owner.take(taken_back);
+        assert!(owner.decide(&other_name, read).is_err());
     }
 
     /// What is granted and not shared stays closed, and so does what is shared and not granted.

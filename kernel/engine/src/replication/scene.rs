@@ -134,6 +134,24 @@ pub(super) fn of_tool(mut change: LogChange, tool: &str) -> LogChange {
     change
 }
 
+/// The same grant, of tools whose names begin alike.
+pub(super) fn of_tools(mut change: LogChange, pattern: &str) -> LogChange {
+    if let LogChange::Grants(GrantChange::Grant(grant)) = &mut change {
+        let on = node(0).server(ServerId::new("files"));
+        let tools = pattern.to_owned().try_into();
+        grant.resource = GrantResource::Tools(on, tools.expect("a pattern"));
+    }
+    change
+}
+
+/// The same grant, for others.
+pub(super) fn to(mut change: LogChange, subject: Subject) -> LogChange {
+    if let LogChange::Grants(GrantChange::Grant(grant)) = &mut change {
+        grant.subject = subject;
+    }
+    change
+}
+
 /// The same grant, until then.
 pub(super) fn until(mut change: LogChange, end_ms: u64) -> LogChange {
     if let LogChange::Grants(GrantChange::Grant(grant)) = &mut change {

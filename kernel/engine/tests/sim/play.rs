@@ -134,6 +134,9 @@ impl World {
         });
         if let Ok(grant) = may {
             let held = self.held(at);
+            if held.allows(grant).any(|(_, grant)| grant.is_pattern()) {
+                self.count("a call is allowed by a pattern");
+            }
             self.calls.push(AllowedCall {
                 at_ms: self.now_ms,
                 machine: at,
@@ -157,7 +160,16 @@ impl World {
         let on = wanted.1.clone();
         let resource = match self.chance.percent(30) {
             true => GrantResource::Tool(on, "tool".into()),
+            false if self.chance.percent(20) => {
+                let pattern = *self.chance.pick(&["t*", "to*", "x*"]).unwrap();
+                GrantResource::Tools(on, pattern.to_owned().try_into().unwrap())
+            }
             false => GrantResource::Server(on),
+        };
+        let subject = match self.chance.below(8) {
+            0 => Subject::AgentsAt(wanted.0.node),
+            1 => Subject::AgentEverywhere(wanted.0.agent.clone()),
+            _ => Subject::Agent(wanted.0.clone()),
         };
         let wall_ms = self.machines[at].wall_ms(self.now_ms);
         let ends = self.chance.percent(20);
@@ -166,9 +178,9 @@ impl World {
             false => None,
         };
         let id = GrantId(self.chance.bytes());
-        let grant = Grant {
+        let mut grant = Grant {
             id,
-            subject: Subject::Agent(wanted.0.clone()),
+            subject,
             resource,
             permission,
             not_after_ms: ends.then(|| wall_ms + self.chance.below(60_000)),
@@ -176,6 +188,10 @@ impl World {
             justification: None,
             replaces: replaces.into_iter().collect(),
         };
+        if grant.is_pattern() {
+            grant.replaces.clear();
+            self.count("a grant has a pattern");
+        }
         let known = self.held(at);
         if self.propose(at, LogChange::Grants(GrantChange::Grant(grant))) {
             self.known_at_grant.insert(id, known);

@@ -132,6 +132,8 @@ impl WireFeatures {
     pub const SHUTDOWN: Self = Self(1 << 9);
     /// A cut that leaves a node in, with a lower role, is read as that.
     pub const DEMOTION: Self = Self(1 << 10);
+    /// Grants with patterns are read.
+    pub const PATTERNS: Self = Self(1 << 11);
     /// A wire that is changed on purpose (`wire-next`): no release sets it, tests of mixed clusters do.
     pub const WIRE_NEXT: Self = Self(1 << 63);
 

@@ -54,6 +54,38 @@ impl AgentId {
         Self::new(format!("{}{}{}", agent.agent, Self::HOME, agent.node))
     }
 
+    /// What stands for all, where an agent or a node is named; in no id that is given.
+    pub const ALL: &str = "*";
+
+    /// How all agents of a node are named together.
+    #[must_use]
+    pub fn all_at(node: NodeId) -> Self {
+        Self::new(format!("{}{}{node}", Self::ALL, Self::HOME))
+    }
+
+    /// How the agents of this id at every node are named together.
+    #[must_use]
+    pub fn everywhere(&self) -> Self {
+        Self::new(format!("{self}{}{}", Self::HOME, Self::ALL))
+    }
+
+    /// True for what names several agents together.
+    #[must_use]
+    pub fn is_pattern(&self) -> bool {
+        let (agent, home) = self
+            .as_str()
+            .split_once(Self::HOME)
+            .unwrap_or((self.as_str(), ""));
+        agent == Self::ALL || home == Self::ALL
+    }
+
+    /// The id that the agents have which are named together, at every node.
+    #[must_use]
+    pub fn name_everywhere(&self) -> Option<Self> {
+        let (agent, home) = self.as_str().split_once(Self::HOME)?;
+        (home == Self::ALL).then(|| Self::new(agent))
+    }
+
     /// The other node itself, where it asks what no agent of it does.
     #[must_use]
     pub fn node_itself(node: NodeId) -> Self {
@@ -103,5 +135,8 @@ mod tests {
         assert_eq!(AgentId::new("agent.a").foreign(), None);
         assert!(AgentId::node_itself(node).is_foreign());
         assert!(!AgentId::new("agent.a").is_foreign());
+        let all = [AgentId::all_at(node), AgentId::new("agent.a").everywhere()];
+        assert!(all.iter().all(AgentId::is_pattern));
+        assert!(!AgentId::of_node(&node.agent(AgentId::new("agent.a"))).is_pattern());
     }
 }

@@ -7,10 +7,12 @@ use super::times;
 /// Whom and what a rule is about.
 #[derive(Debug, Args)]
 pub struct About {
-    /// The agent, with or without `agent.`; of another node, AGENT@NODE.
+    /// The agent, with or without `agent.`; of another node, AGENT@NODE. In a grant also '*@NODE', every agent of a
+    /// node, and 'AGENT@*', those of one name at every node.
     pub agent: String,
     /// A server, or one of its tools as SERVER:TOOL; SERVER/TOOL and what agents are shown,
     /// SERVER__TOOL, are read, too. Of another node: NODE/SERVER, NODE/SERVER:TOOL.
+    /// In a grant across nodes also 'SERVER:BEGINNING*', the tools whose names begin so.
     #[arg(value_name = "SERVER[:TOOL]")]
     pub place: String,
     /// All of a server, although a tool of another one is shown under its name.
@@ -28,6 +30,8 @@ pub struct About {
   mgp grant agent.local files:move_file --deny --because 'only by hand'
   mgp grant agent.local files:write_file --expires 1h
   mgp grant alice@desk files               # an agent of another node, at a server that is shared with it
+  mgp grant '*@desk' 'files:read_*'         # every agent of that node, the tools whose names begin so
+  mgp grant alice nas/files --deny         # this node keeps its own agent from it; no admin is needed
   mgp grant agent.ci later --deny --yet-unknown    # before there are such an agent and server")]
 pub struct Grant {
     /// Whom and what.

@@ -104,7 +104,8 @@ impl RuleTarget {
 
 /// An agent of another node has all digits of the node in its id: it is shown as it was typed.
 fn called(agent: &str, typed: &str) -> String {
-    match agent.contains('@') && !typed.starts_with(AgentId::PREFIX) {
+    let pattern = typed.starts_with(AgentId::ALL);
+    match agent.contains('@') && !typed.starts_with(AgentId::PREFIX) && !pattern {
         true => format!("{}{typed}", AgentId::PREFIX),
         false if agent.contains('@') => typed.to_owned(),
         false => agent.to_owned(),

@@ -53,15 +53,9 @@ impl Operator {
 
     /// The linked nodes that read a demotion as a cut.
     fn without_demotion(&self) -> Vec<String> {
-        let links = self.cluster.links.linked().into_iter();
-        let links = links.filter_map(|node| self.cluster.links.link(node));
-        let older = links.filter(|link| {
-            let features = link.link.agreed().features;
-            !features.contains(WireFeatures::DEMOTION)
-        });
-        older
-            .map(|link| self.cluster.name_of(link.link.peer()))
-            .collect()
+        let older = self.cluster.links.linked_without(WireFeatures::DEMOTION);
+        let older = older.into_iter();
+        older.map(|node| self.cluster.name_of(node)).collect()
     }
 
     async fn role_changed(&self, node: NodeId, role: Role, made: &ProposedChanges) -> Outcome {

@@ -29,6 +29,24 @@ impl KnownNames {
         Ok(Meant { it: id, unknown })
     }
 
+    /// Reads all agents of a node.
+    pub(super) fn agents_at(&self, node: &str) -> Result<Meant<AgentId>, NotRead> {
+        if self.is_here(node) {
+            return Ok(Meant::known(AgentId::new(AgentId::ALL)));
+        }
+        Ok(Meant::known(AgentId::all_at(self.node(node)?)))
+    }
+
+    /// Reads the agents of a name at every node.
+    pub(super) fn agent_everywhere(&self, name: &str) -> Result<Meant<AgentId>, NotRead> {
+        let name = name.strip_prefix(AgentId::PREFIX).unwrap_or(name);
+        let own = AgentId::new(format!("{}{name}", AgentId::PREFIX));
+        if own.as_str() != AgentId::LOCAL {
+            super::judge_agent(&own, name)?;
+        }
+        Ok(Meant::known(own.everywhere()))
+    }
+
     /// Reads `NODE/SERVER`, and what follows; `None` for what names no other node's server.
     pub(super) fn at_node<'t>(&self, typed: &'t str) -> Option<Result<AtNode<'t>, NotRead>> {
         let (node, rest) = typed.split_once('/')?;

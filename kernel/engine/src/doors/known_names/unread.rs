@@ -38,13 +38,19 @@ pub enum UnknownName {
     /// The server has listed nothing yet.
     #[error("server {0} has not listed its tools yet, so nobody can say whether it has a tool {1}")]
     Unlisted(ServerId, String),
+    /// A pattern, and how many of the tools that the server lists now it means.
+    #[error("{1} stands for {2} of the tools of {0} now, and for those to come")]
+    Several(ServerId, String, usize),
 }
 
 impl UnknownName {
     /// True when it may exist all the same.
     #[must_use]
     pub fn is_doubt(&self) -> bool {
-        matches!(self, Self::Unlisted(..) | Self::Elsewhere(..))
+        matches!(
+            self,
+            Self::Unlisted(..) | Self::Elsewhere(..) | Self::Several(..)
+        )
     }
 }
 
@@ -57,6 +63,9 @@ pub enum NotRead {
     /// No agent can have this name.
     #[error(transparent)]
     Agent(#[from] BadAgentName),
+    /// Every agent of every node.
+    #[error("`*@*` would be everybody: grant it to each node, as `*@NODE`")]
+    Everybody,
     /// No node of the cluster is called so; with the nearest.
     #[error("{}{}", .0, meant(.1))]
     Node(NotANode, Option<String>),
@@ -95,9 +104,13 @@ impl NotRead {
             | Self::Node(_, near)
             | Self::Nobodys(_, near) => near,
             Self::Unknown(
-                UnknownName::Unlisted(..) | UnknownName::Elsewhere(..) | UnknownName::Away { .. },
+                UnknownName::Unlisted(..)
+                | UnknownName::Elsewhere(..)
+                | UnknownName::Several(..)
+                | UnknownName::Away { .. },
             )
             | Self::Agent(_)
+            | Self::Everybody
             | Self::Server(_)
             | Self::NoTool
             | Self::LongTool(_)

@@ -1,7 +1,7 @@
 //! Explains in words which rule decides. Reads the grants, not the table made from them, so that it can
 //! also name rules that do not apply, with the reason.
 
-use mgp_protocol::ids::{NodeId, ServerId};
+use mgp_protocol::ids::{AgentId, NodeId, NodeServer, ServerId};
 use mgp_protocol::mgp::access::{self, DefaultPolicy, EntryType, Explanation, Permission, Source};
 
 use super::decision::ForeignClosed;
@@ -61,6 +61,41 @@ pub fn explain(
         considered: bounded(considered),
         notes: Vec::new(),
     }
+}
+
+/// Explains what this node itself denies one of its agents of another node's server; None where it denies nothing. `name`
+/// gives the names of nodes.
+#[must_use]
+pub fn explain_own_denial(
+    grants: &Grants,
+    authority: &Authority,
+    agent: &AgentId,
+    (on, tool): (&NodeServer, Option<&str>),
+    now_ms: u64,
+    name: &dyn Fn(NodeId) -> String,
+) -> Option<Explanation> {
+    let subject = Subject::Agent(authority.here().agent(agent.clone()));
+    let denials = grants.of(&subject).filter(|granted| {
+        granted.grant.permission == Permission::Deny
+            && granted.grant.resource.closeness(on, tool).is_some()
+            && grants.force(granted, authority, now_ms) == Force::InForce
+    });
+    let closest = denials.min_by_key(|granted| granted.grant.resource.closeness(on, tool))?;
+    let source = match closest.grant.resource {
+        GrantResource::Tool(..) | GrantResource::Tools(..) => Source::ToolGrant,
+        GrantResource::Server(_) | GrantResource::Permission(_) => Source::ServerGrant,
+    };
+    let rule = format!(
+        "this node denies it: {}",
+        sentence(closest, &Force::InForce, name)
+    );
+    Some(Explanation {
+        permission: Permission::Deny,
+        source,
+        considered: vec![rule.clone()],
+        rule,
+        notes: Vec::new(),
+    })
 }
 
 /// The entries for one resource, each with whether it counts.
@@ -161,6 +196,7 @@ fn named(resource: &GrantResource) -> String {
     match resource {
         GrantResource::Server(on) => format!("all of server {}", on.server),
         GrantResource::Tool(on, tool) => format!("tool {}:{tool}", on.server),
+        GrantResource::Tools(on, tools) => format!("tools {}:{tools}", on.server),
         GrantResource::Permission(permission) => format!("permission {permission}"),
     }
 }
@@ -191,6 +227,11 @@ fn sentence(granted: &Granted, force: &Force, name: &dyn Fn(NodeId) -> String) -
         Permission::Deny => "denies",
     };
     let what = named(&granted.grant.resource);
+    let to = match &granted.grant.subject {
+        Subject::AgentsAt(node) => format!(" to every agent of {}", name(*node)),
+        Subject::AgentEverywhere(agent) => format!(" to {agent} of every node"),
+        Subject::Agent(_) | Subject::Server(_) => String::new(),
+    };
     let (by, at) = (shown_author(granted), rfc3339_ms(granted.told_at_ms));
     let why = granted.grant.justification.as_deref();
     let why = why.map(|why| format!(" ({why:?})")).unwrap_or_default();
@@ -227,22 +268,34 @@ fn sentence(granted: &Granted, force: &Force, name: &dyn Fn(NodeId) -> String) -
         }
     };
     format!(
-        "grant {} of {by} at {at} {verb} {what}{why}: {state}",
+        "grant {} of {by} at {at} {verb} {what}{to}{why}: {state}",
         granted.grant.id
     )
 }
 
 /// The entries in force for `mgp/access/list`, of everyone or of one agent, everywhere or on one
-/// server, in the order of their agents.
+/// server, in the order of their agents. `name` gives the names of other nodes.
 #[must_use]
 pub fn list(
     grants: &Grants,
     authority: &Authority,
     request: &access::List,
     now_ms: u64,
+    name: impl Fn(NodeId) -> String,
 ) -> Vec<access::Entry> {
+    let here = authority.here();
     let counts = |granted: &&Granted| grants.force(granted, authority, now_ms) == Force::InForce;
-    let shown = grants.all().filter(counts).filter_map(shown);
+    let shown = grants.all().filter(counts).filter_map(|granted| {
+        let entry = shown(granted)?;
+        let on = granted.grant.resource.server()?;
+        Some(match on.node == here {
+            true => entry,
+            false => access::Entry {
+                server_id: ServerId::of_node(&name(on.node), &on.server).to_string(),
+                ..entry
+            },
+        })
+    });
     let wanted = |entry: &access::Entry| {
         request
             .agent_id
@@ -266,16 +319,19 @@ pub fn list_cluster<'a>(
     let entries = granted.filter_map(|(granted, conflict)| {
         let mut entry = shown(granted)?;
         entry.conflict = conflict;
-        let Subject::Agent(agent) = &granted.grant.subject else {
-            return None;
-        };
-        let (GrantResource::Server(on) | GrantResource::Tool(on, _)) = &granted.grant.resource
-        else {
-            return None;
-        };
-        if agent.node != here {
-            entry.agent_id = format!("{}@{}", agent.agent, name(agent.node));
+        match &granted.grant.subject {
+            Subject::Agent(agent) if agent.node != here => {
+                entry.agent_id = format!("{}@{}", agent.agent, name(agent.node));
+            }
+            Subject::AgentsAt(node) if *node == here => {
+                AgentId::ALL.clone_into(&mut entry.agent_id)
+            }
+            Subject::AgentsAt(node) => {
+                entry.agent_id = format!("{}@{}", AgentId::ALL, name(*node));
+            }
+            Subject::Agent(_) | Subject::AgentEverywhere(_) | Subject::Server(_) => {}
         }
+        let on = granted.grant.resource.server()?;
         if on.node != here {
             let server = ServerId::of_node(&name(on.node), &on.server);
             entry.server_id = server.to_string();
@@ -286,18 +342,21 @@ pub fn list_cluster<'a>(
 }
 
 fn shown(granted: &Granted) -> Option<access::Entry> {
-    let Subject::Agent(agent) = &granted.grant.subject else {
-        return None;
+    let agent = match &granted.grant.subject {
+        Subject::Agent(agent) => agent.agent.clone(),
+        pattern @ (Subject::AgentsAt(_) | Subject::AgentEverywhere(_)) => pattern.agent_id()?,
+        Subject::Server(_) => return None,
     };
     let (entry_type, on, tool) = match &granted.grant.resource {
         GrantResource::Server(on) => (EntryType::ServerGrant, on, None),
         GrantResource::Tool(on, tool) => (EntryType::ToolGrant, on, Some(tool.clone())),
+        GrantResource::Tools(on, tools) => (EntryType::ToolGrant, on, Some(tools.to_string())),
         GrantResource::Permission(_) => return None,
     };
     Some(access::Entry {
         grant_id: granted.grant.id.to_string(),
         entry_type,
-        agent_id: agent.agent.to_string(),
+        agent_id: agent.to_string(),
         server_id: on.server.to_string(),
         tool_name: tool,
         permission: granted.grant.permission,

@@ -8,9 +8,10 @@ use mgp_protocol::ids::{AgentId, NodeAgent, NodeId, ServerId};
 use mgp_protocol::mgp::access::{Permission, Source};
 
 use super::decision::{AccessDecision, ForeignClosed, LapseCause, LapsedLease};
-use super::{AccessEntry, AgentRules, GrantTable, Principal};
+use super::{AccessEntry, AgentRules, GrantTable, Principal, deciding};
 use crate::clock::MonotonicTime;
-use crate::policy::grants::{GrantResource, Granted, Subject};
+use crate::policy::grants::{Granted, Subject};
+use crate::policy::tool_pattern::ToolPattern;
 
 /// Which tools of this node's servers are shared, and with whom.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -43,6 +44,16 @@ impl SharedTools {
     #[must_use]
     pub fn shows(&self, node: NodeId, server: &ServerId) -> bool {
         self.of(node, server).next().is_some()
+    }
+
+    /// Whether there can be a tool that is shared with the node and that this pattern means.
+    fn overlaps(&self, node: NodeId, server: &ServerId, tools: &ToolPattern) -> bool {
+        let meant = tools.beginning().unwrap_or_default();
+        let mut all = self.of(node, server);
+        all.any(|shared| match shared.strip_suffix('*') {
+            Some(beginning) => beginning.starts_with(meant) || meant.starts_with(beginning),
+            None => tools.covers(shared),
+        })
     }
 
     /// Whether this tool is shared with the node or, without one, the server as a whole.
@@ -149,10 +160,17 @@ impl GrantTable {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForeignRules {
     members: BTreeSet<NodeId>,
-    agents: HashMap<AgentId, HashMap<ServerId, AgentRules>>,
+    agents: HashMap<AgentId, ServerRules>,
+    /// Of all agents of a node.
+    nodes: HashMap<NodeId, ServerRules>,
+    /// Of the agents of a name, of any node that is in.
+    names: HashMap<AgentId, ServerRules>,
     shared: SharedTools,
     lease: ForeignLease,
 }
+
+/// What the same callers have, by server.
+type ServerRules = HashMap<ServerId, AgentRules>;
 
 impl ForeignRules {
     /// Collects what was granted: all of it in force, and for servers of this node, each with when it ends by the
@@ -164,29 +182,31 @@ impl ForeignRules {
         lease: ForeignLease,
         granted: impl Iterator<Item = (&'a Granted, Option<u64>)>,
     ) -> Self {
-        let mut agents: HashMap<AgentId, HashMap<ServerId, AgentRules>> = HashMap::new();
+        let mut agents: HashMap<AgentId, ServerRules> = HashMap::new();
+        let mut nodes: HashMap<NodeId, ServerRules> = HashMap::new();
+        let mut names: HashMap<AgentId, ServerRules> = HashMap::new();
         for (granted, end_ms) in granted {
-            let Subject::Agent(agent) = &granted.grant.subject else {
+            let resource = &granted.grant.resource;
+            let Some(on) = resource.server() else {
                 continue;
             };
-            let of_agent = agents.entry(AgentId::of_node(agent)).or_default();
-            let entries = match &granted.grant.resource {
-                GrantResource::Server(on) => {
-                    &mut of_agent.entry(on.server.clone()).or_default().whole
-                }
-                GrantResource::Tool(on, tool) => {
-                    let rules = of_agent.entry(on.server.clone()).or_default();
-                    rules.tools.entry(tool.as_str().into()).or_default()
-                }
-                GrantResource::Permission(_) => continue,
+            let servers = match &granted.grant.subject {
+                Subject::Agent(agent) => agents.entry(AgentId::of_node(agent)).or_default(),
+                Subject::AgentsAt(node) => nodes.entry(*node).or_default(),
+                Subject::AgentEverywhere(agent) => names.entry(agent.clone()).or_default(),
+                Subject::Server(_) => continue,
             };
-            entries.push(AccessEntry::ending(granted, end_ms));
+            let rules = servers.entry(on.server.clone()).or_default();
+            rules.add(resource, AccessEntry::ending(granted, end_ms));
         }
-        let rules = agents.values_mut().flat_map(HashMap::values_mut);
-        rules.for_each(AgentRules::sort);
+        let all = agents.values_mut().chain(nodes.values_mut());
+        let all = all.chain(names.values_mut()).flat_map(HashMap::values_mut);
+        all.for_each(AgentRules::sort);
         Self {
             members,
             agents,
+            nodes,
+            names,
             shared,
             lease,
         }
@@ -203,6 +223,8 @@ impl ForeignRules {
     pub fn grants_the_same(&self, other: &Self) -> bool {
         self.members == other.members
             && self.agents == other.agents
+            && self.nodes == other.nodes
+            && self.names == other.names
             && self.shared == other.shared
             && self.has_lapsed() == other.has_lapsed()
     }
@@ -223,8 +245,18 @@ impl ForeignRules {
         }
     }
 
-    pub(super) fn of(&self, agent: &AgentId, server: &ServerId) -> Option<&AgentRules> {
-        self.agents.get(agent)?.get(server)
+    /// All rules about a caller at a server: its own, those of all agents of its node, and those of its name. Each is
+    /// looked up, however many there are. `id` is the caller's here.
+    pub(super) fn of<'a>(
+        &'a self,
+        (id, caller): (&AgentId, &NodeAgent),
+        server: &ServerId,
+    ) -> impl Iterator<Item = &'a AgentRules> + Clone + use<'a> {
+        let own = self.agents.get(id);
+        let at_node = self.nodes.get(&caller.node);
+        let named = self.names.get(&caller.agent);
+        let all = [own, at_node, named].map(|rules| rules.and_then(|rules| rules.get(server)));
+        all.into_iter().flatten()
     }
 
     /// Whether the caller may know of the server.
@@ -238,19 +270,25 @@ impl ForeignRules {
         if !self.shared.shows(caller.node, server) {
             return false;
         }
-        let opens = |entries: &[AccessEntry]| {
-            let first = entries.iter().find(|entry| entry.counts(now_ms));
-            first.is_some_and(|entry| entry.permission == Permission::Allow)
+        if is_node_itself(&caller) || self.has_lapsed() {
+            return is_node_itself(&caller);
+        }
+        let rules = self.of((agent, &caller), server);
+        let opens = |tool: Option<&str>| {
+            let first = deciding(rules.clone(), tool, now_ms);
+            first.is_some_and(|(_, entry)| entry.permission == Permission::Allow)
         };
-        is_node_itself(&caller)
-            || !self.has_lapsed()
-                && self.of(agent, server).is_some_and(|rules| {
-                    let mut tools = rules.tools.iter();
-                    opens(&rules.whole)
-                        || tools.any(|(tool, entries)| {
-                            opens(entries) && self.shared.covers(caller.node, server, Some(tool))
-                        })
-                })
+        let mut tools = rules.clone().flat_map(|rules| rules.tools.keys());
+        let mut patterns = rules.clone().flat_map(|rules| &rules.patterns);
+        opens(None)
+            || tools.any(|tool| {
+                opens(Some(tool)) && self.shared.covers(caller.node, server, Some(tool))
+            })
+            || patterns.any(|(tools, entry)| {
+                entry.permission == Permission::Allow
+                    && entry.counts(now_ms)
+                    && self.shared.overlaps(caller.node, server, tools)
+            })
     }
 
     /// Of another node itself, whether one of its agents is let in to the server as a whole while the lease lasts;
@@ -260,9 +298,14 @@ impl ForeignRules {
             return true;
         };
         let of_node = |agent: &AgentId| agent.foreign().is_some_and(|it| it.node == node.node);
-        let mut agents = self.agents.keys().filter(|agent| of_node(agent));
+        let agents = self.agents.keys().filter(|agent| of_node(agent)).cloned();
+        let named = self.names.keys();
+        let named = named.map(|agent| AgentId::of_node(&node.node.agent(agent.clone())));
+        // Stands for all that have no entry of their own.
+        let unnamed = AgentId::all_at(node.node);
+        let mut agents = agents.chain(named).chain([unnamed]);
         agents.any(|agent| {
-            let decision = self.decide(agent, server, None, now_ms);
+            let decision = self.decide(&agent, server, None, now_ms);
             decision.permission == Permission::Allow
                 || matches!(
                     decision.closed,
@@ -294,9 +337,8 @@ impl ForeignRules {
                 Some(_) => closed(ForeignClosed::NotGranted),
             };
         }
-        let rules = self.of(agent, server);
-        let deciding = rules.and_then(|rules| rules.deciding(tool, now_ms));
-        let Some((source, entry)) = deciding else {
+        let Some((source, entry)) = deciding(self.of((agent, &caller), server), tool, now_ms)
+        else {
             return closed(ForeignClosed::NotGranted);
         };
         match (entry.permission, self.lease) {

@@ -5,10 +5,15 @@ use mgp_protocol::mgp::access::{self, BadTarget, EntryType, Permission, target};
 
 use super::Principal;
 use crate::policy::grants::{
-    Authority, BadOperation, Grant, GrantChange, GrantId, GrantResource, Grants, IDS_MAX, Revoke,
-    Subject,
+    Authority, BadOperation, Grant, GrantChange, GrantId, GrantResource, Granted, Grants, IDS_MAX,
+    Revoke, Subject,
 };
+use crate::policy::tool_pattern::ToolPattern;
 use crate::timestamps::parse_rfc3339;
+
+/// Most grants with patterns. Each is compared with all that a revoke is about, and with all others for the same caller
+/// on each call; a person can read so many.
+pub const PATTERNS_MAX: usize = 256;
 
 /// The part of a request that decides who may make it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +56,21 @@ pub enum GrantRefusal {
     /// The server is named with a node that is not there.
     #[error("no node of the cluster is called {0:?}")]
     NoNode(String),
+    /// All agents of this node at one of its servers: its own rules are about agents by their names.
+    #[error(
+        "all agents of this node are not granted its own servers together: `default_policy` in [access] of mgp.toml is for that"
+    )]
+    AllHere,
+    /// Several tools, for an agent of this node at one of its servers.
+    #[error(
+        "{0:?}: several tools are granted together to agents of other nodes only; name each tool, or the server"
+    )]
+    ToolsHere(String),
+    /// There are [`PATTERNS_MAX`].
+    #[error(
+        "there are {PATTERNS_MAX} grants with patterns already; revoke some of them, `mgp grants` lists them"
+    )]
+    TooManyPatterns,
     /// Too many entries of this kind to replace in one step.
     #[error("there are more than {IDS_MAX} such entries; revoke them first")]
     TooMany,
@@ -68,6 +88,9 @@ impl GrantRefusal {
             | Self::Past(_)
             | Self::Form(_)
             | Self::NoNode(_)
+            | Self::AllHere
+            | Self::ToolsHere(_)
+            | Self::TooManyPatterns
             | Self::TooMany => mgp_protocol::jsonrpc::INVALID_PARAMS,
         }
     }
@@ -98,8 +121,9 @@ pub trait NamesNodes {
     fn node_called(&self, name: &str) -> Option<NodeId>;
 }
 
-/// The operation of `mgp/access/grant`: the new entry, which replaces all earlier ones for the same agent
-/// and the same server or tool. `id` is random and new. A server of another node has the node's name before its
+/// The operations of `mgp/access/grant`: the new entry, which replaces all earlier ones for the same agent
+/// and the same server or tool. With a pattern, the entry is of a kind that older builds do not know, so a revoke
+/// before it takes the earlier ones back. `id` is random and new. A server of another node has the node's name before its
 /// own, an agent of another node the node's id behind its own: both are in the operation by all digits.
 ///
 /// # Errors
@@ -112,7 +136,7 @@ pub fn grant(
     authority: &Authority,
     id: GrantId,
     now_ms: u64,
-) -> Result<GrantChange, GrantRefusal> {
+) -> Result<Vec<GrantChange>, GrantRefusal> {
     may(principal, GrantRequest::Administer)?;
     let (subject, resource) = entry(
         (authority.here(), names),
@@ -126,9 +150,10 @@ pub fn grant(
     if standing.len() > IDS_MAX {
         return Err(GrantRefusal::TooMany);
     }
-    let grant = Grant {
+    let replaced = standing.iter().map(|granted| granted.grant.id);
+    let mut grant = Grant {
         id,
-        replaces: standing.iter().map(|granted| granted.grant.id).collect(),
+        replaces: Vec::new(),
         subject,
         resource,
         permission: request.permission,
@@ -136,8 +161,75 @@ pub fn grant(
         told_by: request.granted_by.clone().filter(|by| !by.is_empty()),
         justification: request.justification.clone(),
     };
+    let mut changes = Vec::new();
+    if !grant.is_pattern() {
+        grant.replaces = replaced.collect();
+    } else if !standing.is_empty() {
+        changes.push(GrantChange::Revoke(Revoke::Ids(replaced.collect())));
+    } else if patterns(grants, authority) >= PATTERNS_MAX {
+        return Err(GrantRefusal::TooManyPatterns);
+    }
     grant.check()?;
-    Ok(GrantChange::Grant(grant))
+    may_stand_here(&grant, authority.here())?;
+    changes.push(GrantChange::Grant(grant));
+    Ok(changes)
+}
+
+/// How many grants with patterns there are that nobody has revoked.
+fn patterns(grants: &Grants, authority: &Authority) -> usize {
+    let all = grants.all().filter(|granted| granted.grant.is_pattern());
+    all.filter(|granted| !grants.is_revoked(granted, authority))
+        .count()
+}
+
+/// This node's own rules have no patterns.
+fn may_stand_here(grant: &Grant, here: NodeId) -> Result<(), GrantRefusal> {
+    let at_home = grant.resource.server().is_some_and(|on| on.node == here);
+    match (&grant.subject, &grant.resource) {
+        (Subject::AgentsAt(node), _) if at_home && *node == here => Err(GrantRefusal::AllHere),
+        (Subject::Agent(agent), GrantResource::Tool(_, tool))
+            if at_home && agent.node == here && tool.ends_with('*') =>
+        {
+            Err(GrantRefusal::ToolsHere(tool.clone()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The grants with a pattern that go on allowing all of what a revoke names: it takes back what names exactly the same
+/// alone. None where it ends a denial.
+///
+/// # Errors
+/// [`GrantRefusal`] says what is wrong.
+pub fn allowed_by_patterns<'a>(
+    request: &access::Revoke,
+    names: &impl NamesNodes,
+    grants: &'a Grants,
+    authority: &Authority,
+) -> Result<Vec<&'a Granted>, GrantRefusal> {
+    let (subject, resource) = entry(
+        (authority.here(), names),
+        request.entry_type,
+        &request.agent_id,
+        &request.server_id,
+        request.tool_name.as_deref(),
+    )?;
+    let standing = grants.standing(&subject, &resource, authority);
+    let denies = |granted: &&Granted| granted.grant.permission == Permission::Deny;
+    if !standing.is_empty() && standing.iter().all(denies) {
+        return Ok(Vec::new());
+    }
+    let goes_on = |granted: &&Granted| {
+        let grant = &granted.grant;
+        let same = grant.subject == subject && grant.resource == resource;
+        grant.is_pattern()
+            && !same
+            && grant.permission == Permission::Allow
+            && grant.subject.includes(&subject)
+            && grant.resource.includes(&resource)
+            && !grants.is_revoked(granted, authority)
+    };
+    Ok(grants.overlapping(&subject).filter(goes_on).collect())
 }
 
 /// The operations of `mgp/access/revoke`; none when there is no such entry.
@@ -173,11 +265,8 @@ pub fn revoke(
 pub fn vacate(server: &ServerId, grants: &Grants, authority: &Authority) -> Vec<GrantChange> {
     let server = &authority.here().server(server.clone());
     let about = |grant: &Grant| {
-        let on = match &grant.resource {
-            GrantResource::Server(on) | GrantResource::Tool(on, _) => on == server,
-            GrantResource::Permission(_) => false,
-        };
-        on || matches!(&grant.subject, Subject::Server(its) if its == server)
+        grant.resource.server() == Some(server)
+            || matches!(&grant.subject, Subject::Server(its) if its == server)
     };
     let allowed = grants.all().filter(|granted| {
         let grant = &granted.grant;
@@ -207,13 +296,22 @@ fn entry(
         },
         None => here.server(server),
     };
+    let subject = Subject::from_agent_id(&AgentId::new(agent), here);
+    let of_home = matches!(&subject, Subject::Agent(agent) if agent.node == here);
+    let pattern = |tool: &str| {
+        let in_cluster = server.node != here || !of_home;
+        let pattern = ToolPattern::try_from(tool.to_owned()).ok()?;
+        (in_cluster && pattern.beginning().is_some()).then_some(pattern)
+    };
     let resource = match target(entry_type, tool)? {
-        Some(tool) => GrantResource::Tool(server, tool.to_owned()),
+        Some(tool) => match pattern(tool) {
+            Some(all) if all.is_all() => GrantResource::Server(server),
+            Some(pattern) => GrantResource::Tools(server, pattern),
+            None => GrantResource::Tool(server, tool.to_owned()),
+        },
         None => GrantResource::Server(server),
     };
-    let agent = AgentId::new(agent);
-    let agent = agent.foreign().unwrap_or_else(|| here.agent(agent));
-    Ok((Subject::Agent(agent), resource))
+    Ok((subject, resource))
 }
 
 fn end(text: &str, now_ms: u64) -> Result<u64, GrantRefusal> {

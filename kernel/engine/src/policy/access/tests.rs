@@ -1,13 +1,13 @@
 use std::collections::BTreeMap;
 
-use mgp_protocol::ids::NodeServer;
+use mgp_protocol::ids::{NodeId, NodeServer};
 use mgp_protocol::mgp::access::{self as words, EntryType};
 use proptest::prelude::*;
 
 use super::*;
 use crate::policy::grants::{
-    CausalContext, Grant, GrantChange, LogChange, LogPosition, Operation, OperationId, Revoke,
-    Written,
+    CausalContext, Force, Grant, GrantChange, LogChange, LogPosition, Operation, OperationId,
+    Revoke, Written,
 };
 
 const NOW: u64 = 10_000;
@@ -105,8 +105,9 @@ fn agents_and_servers_of_other_nodes_are_granted_by_the_nodes_ids() {
         let grants = Grants::default();
         grant(asked, &operator(), &Nas, &grants, &authority(), id(1), NOW)
     };
-    let Ok(GrantChange::Grant(granted)) = made(&asked) else {
-        panic!("it is granted");
+    let changes = made(&asked).unwrap();
+    let [GrantChange::Grant(granted)] = &changes[..] else {
+        panic!("{changes:?}");
     };
     let alice = issuer(3).agent(AgentId::new("agent.alice"));
     assert_eq!(granted.subject, Subject::Agent(alice));
@@ -118,10 +119,72 @@ fn agents_and_servers_of_other_nodes_are_granted_by_the_nodes_ids() {
     assert_eq!(refused, GrantRefusal::NoNode("attic".into()));
 }
 
+/// A pattern of agents or of tools is one entry, which takes the place of the same one alone.
+#[test]
+fn a_pattern_is_granted_and_revoked_as_one_entry() {
+    let mut grants = Grants::default();
+    let asked = |agent: &AgentId, tool: Option<&str>| {
+        let mut asked = request(tool, Permission::Allow);
+        asked.agent_id = agent.to_string();
+        asked
+    };
+    let revoking = |agent: &AgentId, tool: Option<&str>| {
+        let mut asked = revoking(tool);
+        asked.agent_id = agent.to_string();
+        asked
+    };
+    let alice = AgentId::of_node(&issuer(3).agent(AgentId::new("agent.alice")));
+    let all = AgentId::all_at(issuer(3));
+    let everywhere = AgentId::new("agent.alice").everywhere();
+    give(&mut grants, 1, &asked(&all, None));
+    give(&mut grants, 2, &asked(&everywhere, Some("read_*")));
+    give(&mut grants, 3, &asked(&all, Some("*")));
+    let ids = |grants: &Grants| -> BTreeSet<GrantId> {
+        let stands = grants
+            .all()
+            .filter(|it| !grants.is_revoked(it, &authority()));
+        stands.map(|it| it.grant.id).collect()
+    };
+    assert_eq!(
+        ids(&grants),
+        [id(2), id(3)].into(),
+        "all tools are the server"
+    );
+    let wider = |grants: &Grants, asked: &words::Revoke| {
+        let wider = allowed_by_patterns(asked, &Nas, grants, &authority()).unwrap();
+        wider.iter().map(|it| it.grant.id).collect::<BTreeSet<_>>()
+    };
+    assert_eq!(wider(&grants, &revoking(&alice, None)), [id(3)].into());
+    let read = revoking(&alice, Some("read_a"));
+    assert_eq!(wider(&grants, &read), [id(2), id(3)].into());
+    assert_eq!(wider(&grants, &revoking(&all, None)), [].into());
+    assert_eq!(wider(&grants, &revoking(&everywhere, None)), [].into());
+    let mut denied = asked(&alice, None);
+    denied.permission = Permission::Deny;
+    give(&mut grants, 4, &denied);
+    assert_eq!(
+        wider(&grants, &revoking(&alice, None)),
+        [].into(),
+        "it ends a denial"
+    );
+    assert_eq!(take(&mut grants, &revoking(&all, None)), 1);
+    assert_eq!(ids(&grants), [id(2), id(4)].into());
+    let made = |asked: &words::Grant| {
+        let grants = Grants::default();
+        grant(asked, &operator(), &Nas, &grants, &authority(), id(1), NOW).unwrap_err()
+    };
+    let here = asked(&AgentId::new(AgentId::ALL), None);
+    assert_eq!(made(&here), GrantRefusal::AllHere);
+    let tools = asked(&AgentId::new("a"), Some("read_*"));
+    assert_eq!(made(&tools), GrantRefusal::ToolsHere("read_*".into()));
+}
+
 /// Grants as the operator asks for it.
 fn give(grants: &mut Grants, n: u8, request: &words::Grant) {
-    let change = grant(request, &operator(), &Nas, grants, &authority(), id(n), NOW).unwrap();
-    write(grants, 1, change);
+    let changes = grant(request, &operator(), &Nas, grants, &authority(), id(n), NOW).unwrap();
+    for change in changes {
+        write(grants, 1, change);
+    }
 }
 
 fn take(grants: &mut Grants, request: &words::Revoke) -> usize {
@@ -318,7 +381,7 @@ fn the_last_decision_of_the_operator_counts() {
         assert_eq!(decided(&grants, DefaultPolicy::OptIn, "t").0, permission);
     }
     let all: words::List = serde_json::from_str("{}").unwrap();
-    let shown = list(&grants, &authority(), &all, NOW);
+    let shown = list(&grants, &authority(), &all, NOW, |node| node.short());
     assert_eq!(shown.len(), 1);
     assert_eq!(shown[0].entry_type, EntryType::ServerGrant);
 }

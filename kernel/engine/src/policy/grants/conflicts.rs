@@ -17,6 +17,7 @@ use super::{
     Authority, CausalContext, Force, GrantChange, GrantId, GrantResource, Granted, Grants,
     LogChange, LogPosition, OperationId, Revoke, Subject, Written,
 };
+use crate::policy::tool_pattern::ToolPattern;
 
 /// What is known of a withdrawal beside its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,7 +31,7 @@ struct Withdrawal {
 pub(super) struct Withdrawals {
     all: BTreeMap<OperationKey, Withdrawal>,
     /// By subject and resource; without a resource, about all that the subject has.
-    about: BTreeMap<Subject, BTreeMap<Option<GrantResource>, SameScope>>,
+    about: BTreeMap<Subject, SubjectScopes>,
 }
 
 /// Withdrawals about the same, sorted.
@@ -159,37 +160,15 @@ impl Withdrawals {
         }
     }
 
-    /// Those about something that overlaps this.
+    /// Those about something that overlaps this. Of a single agent three subjects are looked up; a pattern is compared
+    /// with all.
     fn overlapping<'a>(
         &'a self,
         subject: &Subject,
-        resource: &GrantResource,
+        resource: &'a GrantResource,
     ) -> impl Iterator<Item = &'a SameScope> + use<'a> {
-        let of_subject = self.about.get(subject);
-        let at = |key: Option<GrantResource>| of_subject.and_then(|all| all.get(&key));
-        let whole = of_subject.and_then(|_| match resource {
-            GrantResource::Server(_) | GrantResource::Permission(_) => at(Some(resource.clone())),
-            GrantResource::Tool(on, _) => at(Some(GrantResource::Server(on.clone()))),
-        });
-        let parts = of_subject.map(|all| match resource {
-            GrantResource::Server(on) => {
-                let first = GrantResource::Tool(on.clone(), String::new());
-                all.range(Some(first)..)
-            }
-            GrantResource::Tool(..) => all.range(Some(resource.clone())..=Some(resource.clone())),
-            GrantResource::Permission(_) => all.range(None..None),
-        });
-        let server = match resource {
-            GrantResource::Server(on) | GrantResource::Tool(on, _) => Some(on.clone()),
-            GrantResource::Permission(_) => None,
-        };
-        let parts = parts.into_iter().flatten();
-        let parts = parts.take_while(move |(about, _)| match about {
-            Some(GrantResource::Tool(on, _)) => Some(on) == server.as_ref(),
-            Some(GrantResource::Server(_) | GrantResource::Permission(_)) | None => false,
-        });
-        let all = at(None).into_iter().chain(whole);
-        all.chain(parts.map(|(_, scope)| scope))
+        let subjects = overlapping_subjects(&self.about, subject);
+        subjects.flat_map(|(_, about)| overlapping_scopes(about, resource))
     }
 
     /// How many bytes of memory they take, nearly.
@@ -216,13 +195,63 @@ impl Withdrawals {
     }
 }
 
-/// Whether a grant of the one is about something that a grant of the other one is about. A server has all its tools.
-fn overlap(one: &GrantResource, other: &GrantResource) -> bool {
-    match (one, other) {
-        (GrantResource::Server(on), GrantResource::Tool(of, _))
-        | (GrantResource::Tool(of, _), GrantResource::Server(on)) => on == of,
-        (one, other) => one == other,
-    }
+/// Withdrawals about the same subject, by what they are about.
+type SubjectScopes = BTreeMap<Option<GrantResource>, SameScope>;
+
+/// What is known by subject, of all that overlap this one.
+pub(super) fn overlapping_subjects<'a, T>(
+    all: &'a BTreeMap<Subject, T>,
+    subject: &Subject,
+) -> impl Iterator<Item = (&'a Subject, &'a T)> + use<'a, T> {
+    let (one, pattern) = match subject {
+        Subject::Agent(agent) => (Subject::all_for(agent).to_vec(), None),
+        Subject::Server(_) => (vec![subject.clone()], None),
+        Subject::AgentsAt(_) | Subject::AgentEverywhere(_) => (Vec::new(), Some(subject.clone())),
+    };
+    let one = one
+        .into_iter()
+        .filter_map(|subject| all.get_key_value(&subject));
+    let compared = pattern.into_iter().flat_map(|pattern| {
+        all.iter()
+            .filter(move |(subject, _)| subject.overlaps(&pattern))
+    });
+    one.chain(compared)
+}
+
+/// Those of a subject that are about something that overlaps this.
+fn overlapping_scopes<'a>(
+    about: &'a SubjectScopes,
+    resource: &'a GrantResource,
+) -> impl Iterator<Item = &'a SameScope> + use<'a> {
+    let at = |key: Option<GrantResource>| about.get(&key);
+    let (on, whole, tools) = match resource {
+        GrantResource::Permission(_) => (None, at(Some(resource.clone())), None),
+        GrantResource::Server(on) => (Some(on), None, Some(String::new())),
+        GrantResource::Tools(on, tools) => {
+            let beginning = tools.beginning().unwrap_or_default();
+            (Some(on), None, Some(beginning.to_owned()))
+        }
+        GrantResource::Tool(on, _) => (Some(on), at(Some(resource.clone())), None),
+    };
+    let server = on.and_then(|on| at(Some(GrantResource::Server(on.clone()))));
+    // Single tools from the first one on that can be meant: those that begin alike follow each other.
+    let single = on.zip(tools).map(|(on, beginning)| {
+        let first = GrantResource::Tool(on.clone(), beginning);
+        let all = about.range(Some(first)..);
+        all.take_while(|(about, _)| about.as_ref().is_some_and(|it| it.overlaps(resource)))
+    });
+    let patterns = on.map(|on| {
+        let first = GrantResource::Tools(on.clone(), ToolPattern::least());
+        let all = about.range(Some(first)..);
+        let all = all.take_while(
+            move |(about, _)| matches!(about, Some(GrantResource::Tools(of, _)) if of == on),
+        );
+        all.filter(|(about, _)| about.as_ref().is_some_and(|it| it.overlaps(resource)))
+    });
+    let all = at(None).into_iter().chain(whole).chain(server);
+    let parts = single.into_iter().flatten();
+    let parts = parts.chain(patterns.into_iter().flatten());
+    all.chain(parts.map(|(_, scope)| scope))
 }
 
 /// Whether it takes back something that was allowed, if its grants are known. What only denied may be named as well:
@@ -365,13 +394,13 @@ impl Grants {
             let mut named = self.scopes(*id);
             named.any(|(subject, resource, permission)| {
                 permission == Permission::Allow
-                    && *subject == grant.subject
-                    && overlap(resource, &grant.resource)
+                    && subject.overlaps(&grant.subject)
+                    && resource.overlaps(&grant.resource)
             })
         };
         match revoke {
             Revoke::Ids(ids) => ids.iter().any(about),
-            Revoke::UpTo { subject, .. } => *subject == grant.subject,
+            Revoke::UpTo { subject, .. } => subject.overlaps(&grant.subject),
         }
     }
 
@@ -412,10 +441,10 @@ impl Grants {
         let mut context = CausalContext::default();
         let named: BTreeSet<&GrantId> = change.revoked().iter().collect();
         for (subject, resource) in self.withdrawn(change) {
-            let left = self.of(&subject).filter(|granted| {
+            let left = self.overlapping(&subject).filter(|granted| {
                 let grant = &granted.grant;
                 let overlaps = resource.as_ref();
-                let overlaps = overlaps.is_none_or(|about| overlap(about, &grant.resource));
+                let overlaps = overlaps.is_none_or(|about| about.overlaps(&grant.resource));
                 overlaps
                     && grant.permission == Permission::Allow
                     && granted.place.issuer != issuer

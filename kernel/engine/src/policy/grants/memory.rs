@@ -17,17 +17,23 @@ pub(super) fn tree_memory<T>(len: usize) -> usize {
 }
 
 pub(super) fn subject_memory(subject: &Subject) -> usize {
-    SHARED_COUNTS
-        + match subject {
-            Subject::Agent(agent) => agent.agent.as_str().len(),
-            Subject::Server(server) => server.server.as_str().len(),
-        }
+    let name = match subject {
+        Subject::Agent(agent) => agent.agent.as_str(),
+        Subject::Server(server) => server.server.as_str(),
+        Subject::AgentEverywhere(agent) => agent.as_str(),
+        Subject::AgentsAt(_) => return 0,
+    };
+    SHARED_COUNTS + name.len()
 }
 
 pub(super) fn resource_memory(resource: &GrantResource) -> usize {
     match resource {
         GrantResource::Server(on) => SHARED_COUNTS + on.server.as_str().len(),
         GrantResource::Tool(on, tool) => SHARED_COUNTS + on.server.as_str().len() + tool.capacity(),
+        GrantResource::Tools(on, tools) => {
+            let pattern = tools.beginning().map_or(0, str::len) + 1;
+            2 * SHARED_COUNTS + on.server.as_str().len() + pattern
+        }
         GrantResource::Permission(permission) => permission.capacity(),
     }
 }

@@ -3,11 +3,12 @@
 mod context;
 pub(super) mod home_form;
 mod membership;
+mod patterns;
 
 use std::collections::BTreeMap;
 
 use mgp_protocol::hex_id;
-use mgp_protocol::ids::{NodeAgent, NodeId, NodeServer};
+use mgp_protocol::ids::{AgentId, NodeAgent, NodeId, NodeServer};
 use mgp_protocol::mgp::access::Permission;
 use mgp_protocol::mgp::permission::PermissionType;
 use serde::{Deserialize, Serialize};
@@ -15,7 +16,10 @@ use serde::{Deserialize, Serialize};
 pub(super) use self::context::BRANCHES_NAMED_MAX;
 pub use self::context::CausalContext;
 pub use self::membership::{LogTip, MemberChange, MemberRole};
+pub(super) use self::patterns::PATTERN;
+pub use self::patterns::ResourceCloseness;
 use super::{GRANTS_END, ISSUERS_MAX, SEQUENCE_END};
+use crate::policy::tool_pattern::ToolPattern;
 
 /// Longest name in an operation, in bytes: agents, servers, tools, permissions, authors.
 pub const NAME_MAX: usize = 1024;
@@ -64,6 +68,10 @@ pub enum Subject {
     Agent(NodeAgent),
     /// A server: permissions it asked for (§3).
     Server(NodeServer),
+    /// Every agent of a node.
+    AgentsAt(NodeId),
+    /// The agents of this name, of every node that is in when they call.
+    AgentEverywhere(AgentId),
 }
 
 /// What is granted.
@@ -76,6 +84,8 @@ pub enum GrantResource {
     Tool(NodeServer, String),
     /// A permission type, by its full name.
     Permission(String),
+    /// The tools of a server whose names begin alike, future ones included.
+    Tools(NodeServer, ToolPattern),
 }
 
 impl GrantResource {
@@ -123,10 +133,11 @@ pub enum Revoke {
 }
 
 /// What an operation does.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GrantChange {
-    /// A grant or a denial.
+    /// A grant or a denial. With a pattern in it, it is an entry of another kind, which older builds do not know.
+    #[serde(alias = "grant_pattern")]
     Grant(Grant),
     /// A revocation.
     Revoke(Revoke),
@@ -167,6 +178,9 @@ impl GrantChange {
             },
             Self::Revoke(Revoke::UpTo { subject, until }) => {
                 subject.check()?;
+                if subject.is_pattern() {
+                    return Err(BadOperation::PatternUpTo);
+                }
                 match until.len() {
                     1..=ISSUERS_MAX => Ok(()),
                     _ => Err(BadOperation::Logs),
@@ -280,6 +294,15 @@ pub enum BadOperation {
     /// A grant that revokes itself.
     #[error("a grant cannot replace itself")]
     ReplacesItself,
+    /// Older builds do not know its kind: they would forget the revoke.
+    #[error("a grant with a pattern replaces none; revoke them first")]
+    PatternReplaces,
+    /// The same reason.
+    #[error("a revoke up to a place names an agent or a server, not a pattern")]
+    PatternUpTo,
+    /// A pattern that is the name of one tool, or stands for all of a server.
+    #[error("a pattern of tools is the beginning of their names and '*'")]
+    NoPattern,
     /// A permission for an agent, or a tool for a server.
     #[error("agents are granted servers and tools, servers are granted permissions")]
     WrongResource,
@@ -324,6 +347,28 @@ impl Subject {
         match self {
             Self::Agent(agent) => name("an agent's id", agent.agent.as_str()),
             Self::Server(server) => name("a server's id", server.server.as_str()),
+            Self::AgentsAt(_) => Ok(()),
+            Self::AgentEverywhere(agent) => name("an agent's id", agent.as_str()),
+        }
+    }
+}
+
+impl GrantResource {
+    fn check(&self) -> Result<(), BadOperation> {
+        match self {
+            Self::Server(on) => name("a server's id", on.server.as_str()),
+            Self::Tool(on, tool) => {
+                name("a server's id", on.server.as_str())?;
+                name("a tool's name", tool)
+            }
+            Self::Tools(on, tools) => {
+                name("a server's id", on.server.as_str())?;
+                match tools.beginning() {
+                    None | Some("") => Err(BadOperation::NoPattern),
+                    Some(_) => Ok(()),
+                }
+            }
+            Self::Permission(permission) => name("a permission's name", permission),
         }
     }
 }
@@ -335,22 +380,14 @@ impl Grant {
     /// [`BadOperation`] says what is wrong.
     pub fn check(&self) -> Result<(), BadOperation> {
         self.subject.check()?;
-        match (&self.subject, &self.resource) {
-            (Subject::Agent(_), GrantResource::Server(server)) => {
-                name("a server's id", server.server.as_str())
-            }
-            (Subject::Agent(_), GrantResource::Tool(server, tool)) => {
-                name("a server's id", server.server.as_str())?;
-                name("a tool's name", tool)
-            }
-            (Subject::Server(_), GrantResource::Permission(permission)) => {
-                name("a permission's name", permission)
-            }
-            (Subject::Agent(_), GrantResource::Permission(_))
-            | (Subject::Server(_), GrantResource::Server(_) | GrantResource::Tool(..)) => {
-                Err(BadOperation::WrongResource)
-            }
-        }?;
+        self.resource.check()?;
+        let of_server = matches!(self.subject, Subject::Server(_));
+        if of_server != matches!(self.resource, GrantResource::Permission(_)) {
+            return Err(BadOperation::WrongResource);
+        }
+        if self.is_pattern() && !self.replaces.is_empty() {
+            return Err(BadOperation::PatternReplaces);
+        }
         if let Some(told_by) = &self.told_by {
             name("granted_by", told_by)?;
         }

@@ -45,7 +45,11 @@ impl Grant {
     fn move_to(&mut self, moved: &impl Fn(NodeId) -> NodeId) {
         self.subject.move_to(moved);
         match &mut self.resource {
-            GrantResource::Server(on) | GrantResource::Tool(on, _) => on.node = moved(on.node),
+            GrantResource::Server(on)
+            | GrantResource::Tool(on, _)
+            | GrantResource::Tools(on, _) => {
+                on.node = moved(on.node);
+            }
             GrantResource::Permission(_) => {}
         }
     }
@@ -56,6 +60,8 @@ impl Subject {
         let node = match self {
             Self::Agent(agent) => &mut agent.node,
             Self::Server(server) => &mut server.node,
+            Self::AgentsAt(node) => node,
+            Self::AgentEverywhere(_) => return,
         };
         *node = moved(*node);
     }

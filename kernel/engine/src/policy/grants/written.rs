@@ -8,6 +8,7 @@ use mgp_protocol::ids::NodeId;
 use serde::de::{DeserializeOwned, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
+use super::operation::PATTERN;
 use super::operation::home_form::HomeOperation;
 use super::{
     CausalContext, ClusterId, GrantChange, LogChange, LogPosition, MemberChange, Operation,
@@ -22,7 +23,7 @@ const DEEPEST: usize = 64;
 /// A prefix of the signed bytes, so that a signature is not valid for anything else.
 const CONTEXT: &[u8] = b"mgp log operation v2\0";
 /// The kinds this build knows, by what they are read as.
-const GRANT_KINDS: [&str; 2] = ["grant", "revoke"];
+const GRANT_KINDS: [&str; 3] = ["grant", PATTERN, "revoke"];
 const MEMBER_KINDS: [&str; 7] = [
     "found", "admit", "cut", "rename", "rest", "rekey", "recover",
 ];
@@ -216,7 +217,10 @@ fn change(body: &[u8]) -> Result<LogChange, Unreadable> {
         return Ok(LogChange::Unknown("one without a name".into()));
     };
     let read = if GRANT_KINDS.contains(&kind.as_str()) {
-        whole::<ChangeOf<GrantChange>>(body).map(|of| LogChange::Grants(of.change))
+        whole::<ChangeOf<GrantChange>>(body).map(|of| match of.change.is_of_kind(&kind) {
+            true => LogChange::Grants(of.change),
+            false => LogChange::Unknown("one that breaks a rule".into()),
+        })
     } else if MEMBER_KINDS.contains(&kind.as_str()) {
         whole::<ChangeOf<MemberChange>>(body).map(|of| LogChange::Members(of.change))
     } else {
@@ -230,7 +234,9 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::policy::grants::{GrantId, Revoke};
+    use mgp_protocol::ids::{AgentId, ServerId};
+
+    use crate::policy::grants::{GrantId, Revoke, Subject};
 
     fn revoke() -> Operation {
         Operation {
@@ -277,6 +283,17 @@ mod tests {
             json!({"revoke": {"by_weight": 3}}),
             json!({"revoke": {"ids": []}}),
             json!({"revoke": {"ids": ["01010101010101010101010101010101"]}, "mute": {}}),
+            pattern("grant", json!({"agents_at": NodeId([1; 32])}), json!([])),
+            pattern(
+                "grant_pattern",
+                json!({"agent": NodeId([1; 32]).agent(AgentId::new("a"))}),
+                json!([]),
+            ),
+            pattern(
+                "grant_pattern",
+                json!({"agents_at": NodeId([1; 32])}),
+                json!([GrantId([2; 16])]),
+            ),
         ] {
             let bytes = body(|value| value["change"] = strange);
             let read = Written::read(&bytes).unwrap();
@@ -285,6 +302,39 @@ mod tests {
                 panic!("{read:?}");
             };
         }
+    }
+
+    fn pattern(kind: &str, subject: Value, replaces: Value) -> Value {
+        let on = NodeId([2; 32]).server(ServerId::new("files"));
+        let grant = json!({
+            "id": GrantId([1; 16]), "subject": subject, "resource": {"server": on}, "permission": "allow",
+            "not_after_ms": null, "told_by": null, "justification": null, "replaces": replaces,
+        });
+        json!({kind: grant})
+    }
+
+    /// A build without patterns closes what an issuer of such an entry allowed: it is of a kind that it cannot know.
+    #[test]
+    fn a_grant_with_a_pattern_is_an_entry_of_another_kind() {
+        let change = pattern(
+            "grant_pattern",
+            json!({"agents_at": NodeId([1; 32])}),
+            json!([]),
+        );
+        let read = Written::read(&body(|value| value["change"] = change)).unwrap();
+        let LogChange::Grants(GrantChange::Grant(grant)) = &read.operation().change else {
+            panic!("{read:?}");
+        };
+        assert_eq!(grant.subject, Subject::AgentsAt(NodeId([1; 32])));
+        let again = Written::new(read.operation().clone());
+        assert_eq!(again.body(), read.body());
+        assert!(
+            again
+                .body()
+                .unwrap()
+                .windows(13)
+                .any(|it| it == b"grant_pattern")
+        );
     }
 
     /// Whoever brings it may be a stranger: reading it takes no more of the stack than there is.

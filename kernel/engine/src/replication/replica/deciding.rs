@@ -7,7 +7,7 @@ use super::Replica;
 use crate::clock::MonotonicTime;
 use crate::policy::access::LapseCause;
 use crate::policy::grants::{
-    Force, GrantId, GrantResource, Granted, LogPosition, MemberChange, MemberRole, Revoke, Subject,
+    Force, GrantId, Granted, LogPosition, MemberChange, MemberRole, Revoke,
 };
 use crate::replication::own_log::OwedRevoke;
 
@@ -87,7 +87,7 @@ impl Replica {
         }
     }
 
-    /// The entry in force that decides for an agent at a server of any node: one of the tool before one of the server,
+    /// The entry in force that decides for an agent at a server of any node: the one that is closest to what is called,
     /// and a denial before what allows the same.
     #[must_use]
     pub fn decisive_grant(
@@ -97,17 +97,16 @@ impl Replica {
         tool: Option<&str>,
         now_ms: u64,
     ) -> Option<&Granted> {
-        let subject = Subject::Agent(caller.clone());
-        let of_tool = tool.map(|tool| GrantResource::Tool(on.clone(), tool.to_owned()));
-        let mut resources = of_tool
-            .into_iter()
-            .chain([GrantResource::Server(on.clone())]);
-        resources.find_map(|resource| {
-            let of_caller = self.logs.grants().of(&subject);
-            let about = of_caller.filter(|granted| granted.grant.resource == resource);
-            let in_force = about.filter(|granted| self.force(granted, now_ms) == Force::InForce);
-            in_force.min_by_key(|granted| granted.grant.permission == Permission::Allow)
-        })
+        let of_caller = self.logs.grants().about(caller);
+        let about = of_caller.filter_map(|granted| {
+            let closeness = granted.grant.resource.closeness(on, tool)?;
+            Some((closeness, granted))
+        });
+        let in_force = about.filter(|(_, granted)| self.force(granted, now_ms) == Force::InForce);
+        let closest = in_force.min_by_key(|(closeness, granted)| {
+            (*closeness, granted.grant.permission == Permission::Allow)
+        });
+        closest.map(|(_, granted)| granted)
     }
 
     /// Whether a grant counts here, or why not.

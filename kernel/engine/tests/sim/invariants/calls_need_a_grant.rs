@@ -1,6 +1,7 @@
 //! No call is let in without a grant in force at the owner.
 
 use mgp_engine::policy::grants::{GrantResource, Subject};
+use mgp_protocol::ids::{NodeAgent, NodeServer};
 
 use crate::play::Invariant;
 use crate::world::{AllowedCall, World};
@@ -24,12 +25,31 @@ fn judge(world: &World, call: &AllowedCall) {
     let fits = fitting.any(|(by, grant)| {
         let wall_ms = machine.wall_ms(call.at_ms);
         call.held.admins.contains(&by)
-            && grant.subject == Subject::Agent(call.caller.clone())
-            && (grant.resource == GrantResource::Server(on.clone())
-                || grant.resource == GrantResource::Tool(on.clone(), "tool".into()))
+            && means_caller(&grant.subject, &call.caller)
+            && means_tool(&grant.resource, &on)
             && grant.not_after_ms.is_none_or(|end| wall_ms < end)
     });
     assert!(fits, "{call:?} fits no grant that {} holds", call.machine);
     let revoked = call.held.revoked.contains(&call.grant);
     assert!(!revoked, "{call:?} was revoked");
+}
+
+fn means_caller(subject: &Subject, caller: &NodeAgent) -> bool {
+    match subject {
+        Subject::Agent(agent) => agent == caller,
+        Subject::AgentsAt(node) => *node == caller.node,
+        Subject::AgentEverywhere(name) => *name == caller.agent,
+        Subject::Server(_) => false,
+    }
+}
+
+fn means_tool(resource: &GrantResource, on: &NodeServer) -> bool {
+    match resource {
+        GrantResource::Server(of) => of == on,
+        GrantResource::Tool(of, tool) => of == on && tool == "tool",
+        GrantResource::Tools(of, tools) => {
+            of == on && "tool".starts_with(tools.to_string().trim_end_matches('*'))
+        }
+        GrantResource::Permission(_) => false,
+    }
 }

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use mgp_engine::policy::grants::{Force, Grant, GrantId, GrantResource, OperationId, Signed};
-use mgp_protocol::ids::NodeId;
+use mgp_engine::policy::grants::{
+    Force, Grant, GrantId, GrantResource, OperationId, Signed, Subject,
+};
+use mgp_protocol::ids::{NodeId, NodeServer};
 use mgp_protocol::mgp::access::Permission;
 
 use crate::invariants::members_converge::those_in;
@@ -92,22 +94,46 @@ fn knew_withdrawal(world: &World, grant: GrantId, id: OperationId) -> bool {
 fn overlaps(held: &Held, ids: &BTreeSet<GrantId>, grant: &Grant) -> bool {
     let mut named = ids.iter().flat_map(|id| held.allows(*id));
     named.any(|(_, other)| {
-        let (one, other_one) = (&grant.resource, &other.resource);
         other.id != grant.id
-            && other.subject == grant.subject
-            && (one == other_one
-                || server(one) == server(other_one) && either_whole(one, other_one))
+            && same_agent(&grant.subject, &other.subject)
+            && same_tool(&grant.resource, &other.resource)
     })
 }
 
-fn server(resource: &GrantResource) -> Option<&mgp_protocol::ids::NodeServer> {
-    match resource {
-        GrantResource::Server(on) | GrantResource::Tool(on, _) => Some(on),
-        GrantResource::Permission(_) => None,
-    }
+/// Whether there can be an agent that both mean: the nodes and the names they give do not differ.
+fn same_agent(one: &Subject, other: &Subject) -> bool {
+    let parts = |subject: &Subject| match subject {
+        Subject::Agent(agent) => (Some(agent.node), Some(agent.agent.clone())),
+        Subject::AgentsAt(node) => (Some(*node), None),
+        Subject::AgentEverywhere(agent) => (None, Some(agent.clone())),
+        Subject::Server(_) => unreachable!("servers are granted nothing here"),
+    };
+    let ((node, name), (other_node, other_name)) = (parts(one), parts(other));
+    let nodes = node.zip(other_node).is_none_or(|(one, other)| one == other);
+    nodes && name.zip(other_name).is_none_or(|(one, other)| one == other)
 }
 
-fn either_whole(one: &GrantResource, other: &GrantResource) -> bool {
-    let whole = |it: &GrantResource| matches!(it, GrantResource::Server(_));
-    whole(one) || whole(other)
+/// Whether there can be a tool that both mean.
+fn same_tool(one: &GrantResource, other: &GrantResource) -> bool {
+    let (Some((on, beginning)), Some((of, other_beginning))) = (meant(one), meant(other)) else {
+        return false;
+    };
+    let (one, other) = (
+        beginning.trim_end_matches('*'),
+        other_beginning.trim_end_matches('*'),
+    );
+    let within = |long: &str, short: &str, pattern: &str| {
+        long == short || pattern.ends_with('*') && long.starts_with(short)
+    };
+    on == of && (within(one, other, &other_beginning) || within(other, one, &beginning))
+}
+
+/// The server, and which of its tools, as a pattern.
+fn meant(resource: &GrantResource) -> Option<(&NodeServer, String)> {
+    match resource {
+        GrantResource::Server(on) => Some((on, "*".to_owned())),
+        GrantResource::Tool(on, tool) => Some((on, tool.clone())),
+        GrantResource::Tools(on, tools) => Some((on, tools.to_string())),
+        GrantResource::Permission(_) => None,
+    }
 }

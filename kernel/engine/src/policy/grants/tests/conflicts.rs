@@ -170,3 +170,67 @@ fn a_context_is_read_as_it_was_written_and_an_unreadable_one_as_none() {
         assert_eq!(read.body().unwrap(), body);
     }
 }
+
+/// What is in force of some logs, for whomever.
+fn all_in_force(logs: &[&Vec<Written>]) -> Vec<u8> {
+    let grants = applied(logs.iter().copied().flatten());
+    assert_eq!(grants, applied(logs.iter().rev().copied().flatten()));
+    let counts = |g: &&Granted| grants.force(g, &everyone(), 0) == Force::InForce;
+    let mut found: Vec<u8> = grants
+        .all()
+        .filter(counts)
+        .map(|g| g.grant.id.0[0])
+        .collect();
+    found.sort_unstable();
+    found
+}
+
+/// A revoke and a grant that did not know of each other meet wherever somebody and something can be meant by both.
+#[test]
+fn a_revoke_closes_unseen_patterns_that_overlap_and_nothing_else() {
+    let to = |id: u8, subject: Subject, resource: GrantResource| {
+        GrantChange::Grant(Grant {
+            subject,
+            resource,
+            ..grant(id, Permission::Allow, None)
+        })
+    };
+    let server = || GrantResource::Server(files());
+    let tools = |pattern: &str| {
+        let pattern = pattern.to_owned().try_into();
+        GrantResource::Tools(files(), pattern.unwrap())
+    };
+    let named = |name: &str| Subject::AgentEverywhere(AgentId::new(name));
+    let unseen = vec![
+        to(2, Subject::AgentsAt(issuer(1)), server()),
+        to(3, Subject::AgentsAt(issuer(2)), server()),
+        to(4, named("a"), tools("re*")),
+        to(5, named("b"), tools("re*")),
+        to(6, agent("a"), tools("wr*")),
+        to(7, agent("a"), tools("read_*")),
+    ];
+    let unseen = log(2, unseen);
+    let left = |revoked: GrantChange| {
+        let revoking = log(1, vec![revoked, revoke(1)]);
+        all_in_force(&[&unseen, &revoking])
+    };
+    assert_eq!(left(allow_on(1, tool("read"))), [3, 5, 6, 7]);
+    assert_eq!(left(allow_on(1, tool("read_it"))), [3, 5, 6]);
+    assert_eq!(left(to(1, agent("a"), tools("r*"))), [3, 5, 6]);
+    assert_eq!(left(to(1, agent("b"), server())), [3, 4, 6, 7]);
+    assert_eq!(
+        left(to(1, Subject::AgentsAt(issuer(1)), tools("w*"))),
+        [3, 4, 5, 7]
+    );
+    assert_eq!(left(to(1, named("b"), server())), [4, 6, 7]);
+    let knew = log_knowing(1, vec![allow_on(1, tool("read")), revoke(1)], &[(2, 6)]);
+    assert_eq!(all_in_force(&[&unseen, &knew]), [2, 3, 4, 5, 6, 7]);
+    let revoking = log(1, vec![allow_on(1, tool("read")), revoke(1)]);
+    let saw_it = vec![to(2, Subject::AgentsAt(issuer(1)), server())];
+    let saw_it = log_knowing(2, saw_it, &[(1, 2)]);
+    assert_eq!(all_in_force(&[&saw_it, &revoking]), [2]);
+    let grants = applied(&revoking);
+    let change = LogChange::Grants(to(2, Subject::AgentsAt(issuer(1)), server()));
+    let context = grants.context(&change, issuer(2));
+    assert_eq!(context.logs, [(issuer(1), 2)].into());
+}

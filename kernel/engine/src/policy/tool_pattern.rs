@@ -83,8 +83,29 @@ impl ToolPattern {
         &*self.0 == "*"
     }
 
+    /// How the names begin that it means, where it does not mean one by its whole name.
+    #[must_use]
+    pub fn beginning(&self) -> Option<&str> {
+        self.0.strip_suffix('*')
+    }
+
+    /// Whether there can be a tool that both mean.
+    #[must_use]
+    pub fn overlaps(&self, other: &Self) -> bool {
+        match (self.beginning(), other.beginning()) {
+            (Some(one), Some(other)) => one.starts_with(other) || other.starts_with(one),
+            (Some(_), None) => self.covers(&other.0),
+            (None, _) => other.covers(&self.0),
+        }
+    }
+
+    /// Before all others in their order: it means none.
+    pub(crate) fn least() -> Self {
+        Self("".into())
+    }
+
     /// What was probably meant where it means no tool: the same in another case, or without the server.
-    pub(super) fn meant<'a>(
+    pub(crate) fn meant<'a>(
         &self,
         server: &ServerId,
         listed: impl Iterator<Item = &'a str> + Clone,

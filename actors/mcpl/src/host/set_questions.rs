@@ -12,7 +12,7 @@ use mgp_protocol::mgp::approvals::Subject;
 use mgp_protocol::mgp::permission::Verdict;
 use mgp_runtime::task::{self, SupervisedTask};
 
-use crate::host::{HostEvent, McplHost};
+use super::{HostEvent, McplHost};
 
 /// What its sets declare now, and what was approved of them.
 type Waiting = BTreeMap<String, (FeatureSet, FeatureSet)>;

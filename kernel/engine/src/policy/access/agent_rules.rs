@@ -1,0 +1,227 @@
+//! What one agent of this node has: entries about this node's servers, and this node's own denials of servers of other
+//! nodes. What these allow is granted in the logs of the cluster, and decided by the node that owns them.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use mgp_protocol::ids::{AgentId, NodeServer, ServerId};
+use mgp_protocol::mgp::access::Permission;
+
+use super::{AccessEntry, AgentRules, GrantTable};
+use crate::policy::grants::{Authority, Force, Grants, Subject};
+
+/// Servers of other nodes, by the ids that they have here: these begin with the node's name, which changes.
+pub type RemoteServers = BTreeMap<ServerId, NodeServer>;
+
+/// All entries of one agent.
+#[derive(Debug, Default)]
+pub(super) struct HeldRules {
+    servers: HashMap<ServerId, AgentRules>,
+    /// Of other nodes, by the nodes' ids.
+    remote: HashMap<NodeServer, AgentRules>,
+    /// The generation of the table in which they last changed.
+    pub(super) since: u64,
+}
+
+impl HeldRules {
+    /// An agent's grants in force at `now_ms`. About a server of another node only denials count.
+    pub(super) fn new(
+        agent: &AgentId,
+        grants: &Grants,
+        authority: &Authority,
+        now_ms: u64,
+        since: u64,
+    ) -> Self {
+        let mut held = Self {
+            since,
+            ..Self::default()
+        };
+        let here = authority.here();
+        let subject = Subject::Agent(here.agent(agent.clone()));
+        for granted in grants.of(&subject) {
+            let resource = &granted.grant.resource;
+            let Some(on) = resource.server() else {
+                continue;
+            };
+            let counts = on.node == here || granted.grant.permission == Permission::Deny;
+            if !counts || grants.force(granted, authority, now_ms) != Force::InForce {
+                continue;
+            }
+            let rules = match on.node == here {
+                true => held.servers.entry(on.server.clone()).or_default(),
+                false => held.remote.entry(on.clone()).or_default(),
+            };
+            rules.add(resource, AccessEntry::of(granted));
+        }
+        let all = held.servers.values_mut().chain(held.remote.values_mut());
+        all.for_each(AgentRules::sort);
+        held
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.servers.is_empty() && self.remote.is_empty()
+    }
+
+    pub(super) fn rules(&self) -> impl Iterator<Item = &AgentRules> {
+        self.servers.values().chain(self.remote.values())
+    }
+
+    /// What there is about a server. While a server of another node is not known by this id, as when its node has just
+    /// got another name, denials of any server with its own id count.
+    pub(super) fn at(&self, server: &ServerId, remote: &RemoteServers) -> Option<&AgentRules> {
+        if !server.is_of_node() {
+            return self.servers.get(server);
+        }
+        if self.remote.is_empty() {
+            return None;
+        }
+        if let Some(on) = remote.get(server) {
+            return self.remote.get(on);
+        }
+        let (_, own) = server.at_node()?;
+        let mut all = self.remote.iter();
+        let found = all.find(|(on, _)| on.server == own);
+        found.map(|(_, rules)| rules)
+    }
+}
+
+impl GrantTable {
+    /// The table with other ids of servers of other nodes.
+    #[must_use]
+    pub fn with_remote(&self, remote: Arc<RemoteServers>, generation: u64) -> Self {
+        let mut agents = self.agents.clone();
+        let concerned = agents.values_mut().filter(|held| !held.remote.is_empty());
+        for held in concerned {
+            *held = Arc::new(HeldRules {
+                servers: held.servers.clone(),
+                remote: held.remote.clone(),
+                since: generation,
+            });
+        }
+        Self {
+            agents,
+            remote,
+            generation,
+            ..self.clone()
+        }
+    }
+
+    /// The servers of other nodes, by their ids here.
+    #[must_use]
+    pub fn remote(&self) -> &Arc<RemoteServers> {
+        &self.remote
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mgp_protocol::ids::NodeId;
+    use mgp_protocol::mgp::access::{DefaultPolicy, Source};
+
+    use super::*;
+    use crate::node_key::NodeKey;
+    use crate::policy::access::{Defaults, Principal};
+    use crate::policy::grants::{
+        CausalContext, Grant, GrantChange, GrantId, GrantResource, LogChange, LogPosition,
+        Operation, Signed,
+    };
+
+    fn agent() -> AgentId {
+        AgentId::new("agent.a")
+    }
+
+    fn table(permission: Permission, tool: Option<&str>) -> GrantTable {
+        let key = NodeKey::new(&[1; 32]);
+        let (here, on) = (key.node(), nas().server(ServerId::new("demo")));
+        let grant = Grant {
+            id: GrantId([1; 16]),
+            subject: Subject::Agent(here.agent(agent())),
+            resource: match tool {
+                Some(tool) => GrantResource::Tool(on, tool.into()),
+                None => GrantResource::Server(on),
+            },
+            permission,
+            not_after_ms: None,
+            told_by: None,
+            justification: None,
+            replaces: Vec::new(),
+        };
+        let mut grants = Grants::default();
+        let (sequence, previous) = grants.next(here);
+        let operation = Operation {
+            cluster: None,
+            place: LogPosition {
+                issuer: here,
+                sequence,
+            },
+            previous,
+            author: "operator".into(),
+            told_at_ms: 0,
+            change: LogChange::Grants(GrantChange::Grant(grant)),
+            context: CausalContext::default(),
+        };
+        let signed = Signed::new(operation, &key);
+        grants.apply(signed.written()).unwrap();
+        let defaults = Defaults {
+            kernel: match permission {
+                Permission::Deny => DefaultPolicy::OptOut,
+                Permission::Allow => DefaultPolicy::OptIn,
+            },
+            servers: HashMap::new(),
+        };
+        GrantTable::build(&grants, &Authority::home(here), defaults, 0, 1)
+    }
+
+    fn nas() -> NodeId {
+        NodeId([2; 32])
+    }
+
+    fn called(table: &GrantTable, name: &str, node: NodeId, generation: u64) -> GrantTable {
+        let server = ServerId::new("demo");
+        let id = ServerId::of_node(name, &server);
+        let remote = [(id, node.server(server))].into();
+        table.with_remote(Arc::new(remote), generation)
+    }
+
+    fn opens(table: &GrantTable, server: &str, tool: &str) -> bool {
+        let who = Principal::Agent(agent());
+        table.admits(&who, &ServerId::new(server), Some(tool), 0)
+    }
+
+    #[test]
+    fn an_own_denial_follows_the_node_and_not_its_name() {
+        let table = called(&table(Permission::Deny, Some("time")), "nas", nas(), 2);
+        assert!(!opens(&table, "nas/demo", "time") && opens(&table, "nas/demo", "other"));
+        assert!(opens(&table, "demo", "time"), "a server of this node");
+        let renamed = called(&table, "attic", nas(), 3);
+        assert!(!opens(&renamed, "attic/demo", "time"));
+        let another = called(&table, "nas", NodeId([3; 32]), 4);
+        assert!(
+            opens(&another, "nas/demo", "time"),
+            "another node of the name"
+        );
+        assert_ne!(
+            table.audience(&Principal::Agent(agent())),
+            renamed.audience(&Principal::Agent(agent()))
+        );
+    }
+
+    /// Between a rename and the time at which it is known here.
+    #[test]
+    fn an_own_denial_counts_while_the_node_is_not_known_by_its_name() {
+        let table = table(Permission::Deny, None);
+        assert!(!opens(&table, "nas/demo", "time") && opens(&table, "nas/files", "time"));
+        let who = Principal::Agent(agent());
+        let nas = ServerId::new("nas/demo");
+        assert!(!table.sees(&who, &nas, 0));
+        let decision = table.decide(&who, &nas, Some("time"), 0);
+        assert_eq!(decision.source, Source::ServerGrant);
+    }
+
+    /// What is allowed of another node stands in the logs of the cluster.
+    #[test]
+    fn this_nodes_own_entries_allow_nothing_of_other_nodes() {
+        let table = called(&table(Permission::Allow, None), "nas", nas(), 2);
+        assert!(!opens(&table, "nas/demo", "time"));
+    }
+}

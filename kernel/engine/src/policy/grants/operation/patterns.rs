@@ -1,0 +1,284 @@
+//! Patterns in grants: whom and what one entry is about besides the names in it.
+//!
+//! An entry with a pattern is of a kind of its own (`grant_pattern`): a build that does not know it takes it for one
+//! that may take something away, and closes what its issuer allowed.
+
+use mgp_protocol::ids::{AgentId, NodeAgent, NodeId, NodeServer};
+use serde::{Serialize, Serializer};
+
+use super::{Grant, GrantChange, GrantResource, Subject};
+
+/// The kind of an entry without a pattern.
+const PLAIN: &str = "grant";
+/// The kind of an entry with one.
+pub(in crate::policy::grants) const PATTERN: &str = "grant_pattern";
+
+/// How close a resource is to what is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ResourceCloseness {
+    /// It is the tool.
+    Tool,
+    /// It is several tools, this one among them.
+    Tools,
+    /// It is the tool's server.
+    Server,
+}
+
+impl Subject {
+    /// True when it stands for several agents.
+    #[must_use]
+    pub fn is_pattern(&self) -> bool {
+        match self {
+            Self::Agent(_) | Self::Server(_) => false,
+            Self::AgentsAt(_) | Self::AgentEverywhere(_) => true,
+        }
+    }
+
+    /// Whether somebody is meant by both.
+    #[must_use]
+    pub fn overlaps(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Agent(agent), pattern @ (Self::AgentsAt(_) | Self::AgentEverywhere(_)))
+            | (pattern @ (Self::AgentsAt(_) | Self::AgentEverywhere(_)), Self::Agent(agent)) => {
+                pattern.covers(agent)
+            }
+            (Self::AgentsAt(_), Self::AgentEverywhere(_))
+            | (Self::AgentEverywhere(_), Self::AgentsAt(_)) => true,
+            (one, other) => one == other,
+        }
+    }
+
+    /// Whether this agent is meant.
+    #[must_use]
+    pub fn covers(&self, agent: &NodeAgent) -> bool {
+        match self {
+            Self::Agent(one) => one == agent,
+            Self::AgentsAt(node) => *node == agent.node,
+            Self::AgentEverywhere(name) => *name == agent.agent,
+            Self::Server(_) => false,
+        }
+    }
+
+    /// Whether everybody is meant whom the other one means.
+    #[must_use]
+    pub fn includes(&self, other: &Self) -> bool {
+        match other {
+            Self::Agent(agent) => self.covers(agent),
+            Self::Server(_) | Self::AgentsAt(_) | Self::AgentEverywhere(_) => self == other,
+        }
+    }
+
+    /// Whom an id means that agents are known by at this node: those of other nodes have the node's id behind theirs.
+    #[must_use]
+    pub fn from_agent_id(id: &AgentId, here: NodeId) -> Self {
+        let all = id.as_str() == AgentId::ALL;
+        match (id.foreign(), id.name_everywhere()) {
+            (Some(agent), _) if agent.agent.as_str() == AgentId::ALL => Self::AgentsAt(agent.node),
+            (Some(agent), _) => Self::Agent(agent),
+            (None, Some(agent)) => Self::AgentEverywhere(agent),
+            (None, None) if all => Self::AgentsAt(here),
+            (None, None) => Self::Agent(here.agent(id.clone())),
+        }
+    }
+
+    /// All subjects that mean this agent: the entries of these decide about it.
+    #[must_use]
+    pub fn all_for(agent: &NodeAgent) -> [Self; 3] {
+        [
+            Self::Agent(agent.clone()),
+            Self::AgentsAt(agent.node),
+            Self::AgentEverywhere(agent.agent.clone()),
+        ]
+    }
+
+    /// The id by which agents of other nodes, and patterns of agents, are named in requests and records. None for a
+    /// server.
+    #[must_use]
+    pub fn agent_id(&self) -> Option<AgentId> {
+        match self {
+            Self::Agent(agent) => Some(AgentId::of_node(agent)),
+            Self::AgentsAt(node) => Some(AgentId::all_at(*node)),
+            Self::AgentEverywhere(agent) => Some(agent.everywhere()),
+            Self::Server(_) => None,
+        }
+    }
+}
+
+impl GrantResource {
+    /// Whether everything is meant that the other one means.
+    #[must_use]
+    pub fn includes(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Server(on), other) => other.server() == Some(on),
+            (Self::Tools(on, tools), Self::Tool(of, tool)) => on == of && tools.covers(tool),
+            (Self::Tools(on, tools), Self::Tools(of, others)) => {
+                let beginning = others.beginning().unwrap_or_default();
+                on == of && tools.covers(beginning)
+            }
+            (one, other) => one == other,
+        }
+    }
+
+    /// The server that it is, or belongs to. None for a permission.
+    #[must_use]
+    pub fn server(&self) -> Option<&NodeServer> {
+        match self {
+            Self::Server(on) | Self::Tool(on, _) | Self::Tools(on, _) => Some(on),
+            Self::Permission(_) => None,
+        }
+    }
+
+    /// How close it is to a tool or, without one, to the server as a whole: the tool itself, several, the server. None
+    /// where it is about something else. What is closer decides.
+    #[must_use]
+    pub fn closeness(&self, on: &NodeServer, tool: Option<&str>) -> Option<ResourceCloseness> {
+        if self.server() != Some(on) {
+            return None;
+        }
+        match (self, tool) {
+            (Self::Server(_), _) => Some(ResourceCloseness::Server),
+            (Self::Tool(_, one), Some(tool)) => (one == tool).then_some(ResourceCloseness::Tool),
+            (Self::Tools(_, tools), Some(tool)) => {
+                tools.covers(tool).then_some(ResourceCloseness::Tools)
+            }
+            (Self::Tool(..) | Self::Tools(..), None) | (Self::Permission(_), _) => None,
+        }
+    }
+
+    /// Whether something is meant by both. A server has all its tools.
+    #[must_use]
+    pub fn overlaps(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Server(on), Self::Tool(of, _) | Self::Tools(of, _))
+            | (Self::Tool(of, _) | Self::Tools(of, _), Self::Server(on)) => on == of,
+            (Self::Tool(on, tool), Self::Tools(of, tools))
+            | (Self::Tools(of, tools), Self::Tool(on, tool)) => on == of && tools.covers(tool),
+            (Self::Tools(on, tools), Self::Tools(of, others)) => on == of && tools.overlaps(others),
+            (one, other) => one == other,
+        }
+    }
+}
+
+impl Grant {
+    /// True when it has a pattern.
+    #[must_use]
+    pub fn is_pattern(&self) -> bool {
+        self.subject.is_pattern() || matches!(self.resource, GrantResource::Tools(..))
+    }
+}
+
+impl GrantChange {
+    /// The name of its kind in an entry, where it is a grant.
+    pub(in crate::policy::grants) fn is_of_kind(&self, kind: &str) -> bool {
+        match self {
+            Self::Grant(grant) => grant.is_pattern() == (kind == PATTERN),
+            Self::Revoke(_) => true,
+        }
+    }
+}
+
+impl Serialize for GrantChange {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let name = "GrantChange";
+        match self {
+            Self::Grant(grant) if grant.is_pattern() => {
+                to.serialize_newtype_variant(name, 2, PATTERN, grant)
+            }
+            Self::Grant(grant) => to.serialize_newtype_variant(name, 0, PLAIN, grant),
+            Self::Revoke(revoke) => to.serialize_newtype_variant(name, 1, "revoke", revoke),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mgp_protocol::ids::ServerId;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::policy::tool_pattern::ToolPattern;
+
+    const NAMES: [&str; 3] = ["a", "b", "ab"];
+    const TOOLS: [&str; 6] = ["a", "b", "ab", "aa", "aab", "ba"];
+
+    fn agents() -> impl Iterator<Item = NodeAgent> {
+        (0..3).flat_map(|node| {
+            let node = NodeId([node; 32]);
+            NAMES.map(|name| node.agent(AgentId::new(name)))
+        })
+    }
+
+    fn subject() -> impl Strategy<Value = Subject> {
+        (0..3_u8, 0..3_u8, 0..NAMES.len()).prop_map(|(kind, node, name)| {
+            let (node, name) = (NodeId([node; 32]), AgentId::new(NAMES[name]));
+            match kind {
+                0 => Subject::Agent(node.agent(name)),
+                1 => Subject::AgentsAt(node),
+                _ => Subject::AgentEverywhere(name),
+            }
+        })
+    }
+
+    fn resource() -> impl Strategy<Value = GrantResource> {
+        (0..3_u8, 0..2_u8, "[ab]{1,3}").prop_map(|(kind, node, name)| {
+            let on = NodeId([node; 32]).server(ServerId::new("files"));
+            match kind {
+                0 => GrantResource::Server(on),
+                1 => GrantResource::Tool(on, name),
+                _ => {
+                    let tools = ToolPattern::try_from(format!("{name}*"));
+                    GrantResource::Tools(on, tools.unwrap())
+                }
+            }
+        })
+    }
+
+    fn means(resource: &GrantResource, node: u8, name: &str) -> bool {
+        let here = NodeId([node; 32]);
+        match resource {
+            GrantResource::Server(on) => on.node == here,
+            GrantResource::Tool(on, tool) => on.node == here && tool == name,
+            GrantResource::Tools(on, tools) => on.node == here && tools.covers(name),
+            GrantResource::Permission(_) => false,
+        }
+    }
+
+    proptest! {
+        /// Two subjects overlap exactly if there is an agent that both mean.
+        #[test]
+        fn subjects_overlap_when_an_agent_is_meant_by_both(one in subject(), other in subject()) {
+            let both = agents().any(|agent| one.covers(&agent) && other.covers(&agent));
+            prop_assert_eq!(one.overlaps(&other), both);
+            prop_assert_eq!(other.overlaps(&one), both);
+            let included = agents().all(|agent| !other.covers(&agent) || one.covers(&agent));
+            prop_assert_eq!(one.includes(&other), included);
+            for agent in agents() {
+                prop_assert_eq!(Subject::all_for(&agent).contains(&one), one.covers(&agent));
+            }
+        }
+
+        /// Where a tool is meant by both, two resources overlap. `TOOLS` alone would not find all that do.
+        #[test]
+        fn resources_overlap_when_a_tool_is_meant_by_both(
+            one in resource(),
+            other in resource(),
+            more in "[ab]{1,4}",
+        ) {
+            prop_assert_eq!(one.overlaps(&other), other.overlaps(&one));
+            let mut tools = TOOLS.into_iter().chain([more.as_str()]);
+            let both = tools.any(|tool| {
+                (0..2).any(|node| means(&one, node, tool) && means(&other, node, tool))
+            });
+            prop_assert!(!both || one.overlaps(&other));
+            let longest = |it: &GrantResource| match it {
+                GrantResource::Tool(_, tool) => tool.clone(),
+                GrantResource::Tools(_, tools) => tools.beginning().unwrap().to_owned(),
+                GrantResource::Server(_) | GrantResource::Permission(_) => "a".to_owned(),
+            };
+            let certain = [longest(&one), longest(&other)].into_iter().any(|tool| {
+                (0..2).any(|node| means(&one, node, &tool) && means(&other, node, &tool))
+            });
+            prop_assert_eq!(one.overlaps(&other), certain);
+        }
+    }
+}
