@@ -33,7 +33,9 @@ pub use mentions::Mention;
 pub(crate) use mentions::of_set;
 pub(crate) use reading::NAME as NAME_IN_COMMAND;
 pub use reading::{Env, Location, Lookup, Problem, SecretsConfig, Severity, Variables};
-pub use references::{SecretReference, secret_references};
+pub use references::{
+    ReadKind, ReadReference, SecretReference, read_references, secret_references,
+};
 pub use sections::audit::AuditConfig;
 pub use sections::cluster::ClusterConfig;
 pub(crate) use sections::cluster::{ADVERTISED_MAX, host_port};

@@ -169,6 +169,22 @@ pub fn secrets_in(text: &str) -> Vec<&str> {
     if let Some(name) = text.strip_prefix(SECRET) {
         return vec![name];
     }
+    let all = references_in(text).into_iter();
+    all.filter_map(|it| it.strip_prefix(SECRET)).collect()
+}
+
+/// The variables that a configured value refers to, by their names.
+#[must_use]
+pub fn variables_in(text: &str) -> Vec<&str> {
+    let all = references_in(text).into_iter();
+    let all = all.filter(|it| !it.starts_with(SECRET));
+    let names = all.map(|it| it.split_once(":-").map_or(it, |(name, _)| name));
+    // `${:-text}` has none.
+    names.filter(|name| !name.is_empty()).collect()
+}
+
+/// What stands in the braces of `${…}`.
+fn references_in(text: &str) -> Vec<&str> {
     let (mut found, mut rest) = (Vec::new(), text);
     while let Some(at) = rest.find('$') {
         let dollar = &rest[at..];
@@ -179,7 +195,7 @@ pub fn secrets_in(text: &str) -> Vec<&str> {
             .strip_prefix("${")
             .and_then(|inner| inner.split_once('}'))
         {
-            found.extend(variable.strip_prefix(SECRET));
+            found.push(variable);
             rest = after;
         }
     }

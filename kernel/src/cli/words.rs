@@ -23,6 +23,15 @@ pub(super) fn one_line(text: &str, most: usize) -> String {
     }
 }
 
+/// One word of a shell, that says where it ends.
+pub(super) fn shell_word(word: &str) -> String {
+    let harmless = |c: char| c.is_ascii_alphanumeric() || "@%+=:,./_-".contains(c);
+    match !word.is_empty() && word.chars().all(harmless) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    }
+}
+
 /// A time in its largest fitting unit: `12 s`, `3 min`, `2 h`, `4 d`.
 pub(super) fn time(ms: u64) -> String {
     match ms / 1000 {

@@ -1,6 +1,6 @@
-//! Which entries of a file refer to which secrets.
+//! Which entries of a file refer to which secrets, variables and files.
 
-use mgp_engine::env::secrets_in;
+use mgp_engine::env::{secrets_in, variables_in};
 use toml::{Table, Value};
 
 /// One reference, as it stands in a file.
@@ -57,6 +57,99 @@ fn add(value: &Value, server: Option<&String>, key: &str, found: &mut Vec<Secret
         server: server.cloned(),
         key: key.to_owned(),
     }));
+}
+
+/// What a file reads of the machine besides secrets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ReadKind {
+    /// `file:PATH`.
+    File,
+    /// `${NAME}`, or a name in `inherit_env`.
+    Variable,
+}
+
+/// One thing that is read, and for what.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ReadReference {
+    /// What it is.
+    pub kind: ReadKind,
+    /// The path as it stands there, or the name of the variable.
+    pub name: String,
+    /// Which of the servers gets it, in the order of the file; `None` for the kernel's own sections.
+    pub server: Option<usize>,
+    /// The key whose value it is in.
+    pub key: String,
+}
+
+/// The sections of a server in whose values `file:PATH` is read.
+const FILES_READ: [&str; 3] = ["env", "headers", "login"];
+
+/// Every file and variable that a file reads; none in what is not TOML.
+#[must_use]
+pub fn read_references(text: &str) -> Vec<ReadReference> {
+    let table: Table = text.parse().unwrap_or_default();
+    let mut found = Vec::new();
+    for (key, value) in table.iter().filter(|(key, _)| *key != "servers") {
+        walk(value, None, key, true, &mut found);
+    }
+    let servers = table.get("servers").and_then(Value::as_array);
+    let servers = servers.into_iter().flatten().map(Value::as_table);
+    for (at, entry) in servers.enumerate() {
+        for (key, value) in entry.into_iter().flatten() {
+            let reads_files = FILES_READ.contains(&key.as_str());
+            walk(value, Some(at), key, reads_files, &mut found);
+        }
+        let inherited = entry.and_then(|entry| entry.get("inherit_env"));
+        let inherited = inherited.and_then(Value::as_array).into_iter().flatten();
+        found.extend(
+            inherited
+                .filter_map(Value::as_str)
+                .map(|name| ReadReference {
+                    kind: ReadKind::Variable,
+                    name: name.to_owned(),
+                    server: Some(at),
+                    key: "inherit_env".to_owned(),
+                }),
+        );
+    }
+    found.sort();
+    found.dedup();
+    found
+}
+
+fn walk(
+    value: &Value,
+    server: Option<usize>,
+    key: &str,
+    reads_files: bool,
+    found: &mut Vec<ReadReference>,
+) {
+    match value {
+        Value::Table(table) => {
+            for (name, inner) in table {
+                walk(inner, server, &format!("{key}.{name}"), reads_files, found);
+            }
+        }
+        Value::Array(all) => {
+            all.iter()
+                .for_each(|inner| walk(inner, server, key, reads_files, found));
+        }
+        Value::String(text) => {
+            let mut read = |kind, name: &str| {
+                found.push(ReadReference {
+                    kind,
+                    name: name.to_owned(),
+                    server,
+                    key: key.to_owned(),
+                });
+            };
+            let file = text.strip_prefix("file:").filter(|_| reads_files);
+            file.into_iter().for_each(|path| read(ReadKind::File, path));
+            let variables = variables_in(text).into_iter();
+            variables.for_each(|name| read(ReadKind::Variable, name));
+        }
+        Value::Integer(_) | Value::Float(_) | Value::Boolean(_) | Value::Datetime(_) => {}
+    }
 }
 
 #[cfg(test)]

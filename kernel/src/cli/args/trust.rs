@@ -15,6 +15,7 @@ Examples:
   mgp trust                # that of this folder
   mgp trust ~/src/website
   mgp trust --yes .        # where nobody can be asked
+  mgp trust --yes --reads GITHUB_TOKEN .
   mgp trust --list")]
 pub struct Trust {
     /// The folder; this one when not given.
@@ -23,8 +24,11 @@ pub struct Trust {
     /// Do not ask.
     #[arg(long)]
     pub yes: bool,
+    /// With --yes: let it read this file outside of its folder, or this variable that may be secret.
+    #[arg(long, value_name = "FILE|VARIABLE", requires = "yes")]
+    pub reads: Vec<String>,
     /// Show what was trusted, and whether it is still the same.
-    #[arg(long, conflicts_with_all = ["folder", "yes"])]
+    #[arg(long, conflicts_with_all = ["folder", "yes", "reads"])]
     pub list: bool,
 }
 

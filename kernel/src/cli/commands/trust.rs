@@ -14,9 +14,9 @@ use crate::cli::args::{Trust, Untrust};
 use crate::cli::client::CliContext;
 use crate::cli::failure::Failure;
 use crate::cli::print::{say, table};
-use crate::cli::words::plain;
+use crate::cli::words::{plain, shell_word};
 use crate::trust::{self, Distrust, TrustError, TrustStore, TrustedFile};
-use plan::Plan;
+use plan::{Plan, PlannedRead};
 
 /// Shows what a project's file would start, asks, and has the kernel take it up.
 pub(super) fn trust(context: &CliContext, typed: &Trust) -> Result<(), Failure> {
@@ -35,7 +35,12 @@ pub(super) fn trust(context: &CliContext, typed: &Trust) -> Result<(), Failure> 
             plan.in_words(before.is_some() && !already).trim_end(),
         ))?;
     }
-    let trusted = already || typed.yes || (!context.json && agreed(&place)?);
+    let private = plan.private_reads();
+    let trusted = already
+        || match typed.yes {
+            true => named(&place, &private, &typed.reads)?,
+            false => !context.json && agreed(&place)? && agreed_to_reads(&private)?,
+        };
     if trusted && !already {
         keep(context, &place, &text)?;
     }
@@ -168,6 +173,41 @@ fn agreed(place: &Path) -> Result<bool, Failure> {
     let mut line = String::new();
     io::stdin().lock().read_line(&mut line)?;
     Ok(["y", "yes"].contains(&line.trim().to_lowercase().as_str()))
+}
+
+/// Whether the options name everything private that it reads.
+fn named(place: &Path, private: &[&PlannedRead], names: &[String]) -> Result<bool, Failure> {
+    let missing = private.iter().filter(|it| !names.contains(&it.name));
+    let missing: Vec<String> = missing.map(|it| shell_word(&it.name)).collect();
+    if missing.is_empty() {
+        return Ok(true);
+    }
+    let options = missing.iter().map(|name| format!("--reads {name} "));
+    Err(Failure::Usage(format!(
+        "it would read what may be a secret of yours ({}): to let it, type `mgp trust --yes {}{}`",
+        plain(&missing.join(", ")),
+        plain(&options.collect::<String>()),
+        shell_word(&place.parent().unwrap_or(place).display().to_string())
+    )))
+}
+
+/// Asks for each of them by its name.
+fn agreed_to_reads(private: &[&PlannedRead]) -> Result<bool, Failure> {
+    let mut terminal = io::stderr().lock();
+    for read in private {
+        let (name, to) = (plain(&read.name), plain(&read.to));
+        write!(
+            terminal,
+            "It would give {name} to {to}. Type {name} to let it: "
+        )?;
+        terminal.flush()?;
+        let mut line = String::new();
+        io::stdin().lock().read_line(&mut line)?;
+        if line.trim_end_matches(['\r', '\n']) != read.name {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Has a running kernel read its files again; what is to be told of it, and whether the file counts

@@ -355,3 +355,35 @@ async fn a_secret_is_typed_and_stands_on_no_command_line() {
     let kept: Value = serde_json::from_slice(&kept.stdout).unwrap();
     assert_eq!(kept["secrets"], json!([]));
 }
+
+/// A project that reads the user's own files and secrets is trusted only by who names them, and shows where they go.
+#[tokio::test]
+async fn what_may_be_secret_is_named_by_who_trusts() {
+    let clone = Checkout::with(
+        "[[servers]]\nid = \"docs\"\nurl = \"http://127.0.0.1:9/mcp\"\nheaders = { A = \"file:../home/id_rsa\", B = \"${MY_TOKEN:-}\" }\n",
+    );
+    fs::write(clone.at("home/id_rsa"), "key").unwrap();
+    let path = clone.at("project/../home/id_rsa").display().to_string();
+    let refused = clone.mgp(&["trust", "--yes", "--reads", "MY_TOKEN"]).await;
+    let (shown, why) = (
+        String::from_utf8_lossy(&refused.stdout).into_owned(),
+        String::from_utf8_lossy(&refused.stderr).into_owned(),
+    );
+    assert_eq!(refused.status.code(), Some(2), "{why}");
+    for part in [
+        format!("the file {path}, for docs at http://127.0.0.1:9/mcp as headers.A"),
+        "the variable MY_TOKEN, for docs at http://127.0.0.1:9/mcp as headers.B".to_owned(),
+    ] {
+        assert!(shown.contains(&part), "{shown}");
+    }
+    assert!(
+        why.contains(&format!("mgp trust --yes --reads {path} ")),
+        "{why}"
+    );
+    let (asked, code) = clone.typed(&["trust"], "Trust it as it is?", "y\nno").await;
+    assert_ne!(code, Some(0), "{asked}");
+    assert!(asked.contains(&format!("Type {path} to let it")), "{asked}");
+    let named = ["trust", "--yes", "--reads", "MY_TOKEN", "--reads", &path];
+    let trusted = clone.mgp(&named).await;
+    assert!(trusted.status.success());
+}

@@ -14,6 +14,7 @@ use crate::cli::client::{CliContext, ConnectOptions};
 use crate::cli::commands::agents;
 use crate::cli::failure::Failure;
 use crate::cli::print::say;
+use crate::cli::words::shell_word;
 
 /// What a door's words have before the file of its token.
 const TOKEN_IN: &str = ", token in ";
@@ -92,7 +93,7 @@ impl<'a> CurlRequest<'a> {
         let mut text = String::new();
         let mut header = "";
         if let Some(token) = self.token_file {
-            let token = quoted(token);
+            let token = shell_word(token);
             let _ = writeln!(
                 text,
                 r#"printf 'Authorization: Bearer %s' "$(cat {token})" |"#
@@ -100,10 +101,13 @@ impl<'a> CurlRequest<'a> {
             header = " -H @-";
         }
         let body = match file {
-            Some(file) => format!("--data-binary {}", quoted(&format!("@{file}"))),
-            None => format!("-d {}", quoted(&printable(&Value::from(arguments.clone())))),
+            Some(file) => format!("--data-binary {}", shell_word(&format!("@{file}"))),
+            None => format!(
+                "-d {}",
+                shell_word(&printable(&Value::from(arguments.clone())))
+            ),
         };
-        let url = quoted(&self.url);
+        let url = shell_word(&self.url);
         let _ = write!(
             text,
             "curl -sS{header} -H 'Content-Type: application/json' {url} \\\n  {body}"
@@ -136,15 +140,6 @@ fn printable(value: &Value) -> String {
         }
     }
     text
-}
-
-/// One word of a shell.
-fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-:%+=,@".contains(c);
-    match !word.is_empty() && word.chars().all(plain) {
-        true => word.to_owned(),
-        false => format!("'{}'", word.replace('\'', r"'\''")),
-    }
 }
 
 #[cfg(test)]

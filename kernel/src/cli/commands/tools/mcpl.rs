@@ -55,7 +55,7 @@ fn list(context: &CliContext) -> Result<(), Failure> {
 /// Who says whether it is enabled, and that it declares more than was approved.
 fn decided(set: &ListedFeatureSet) -> String {
     match set.waits {
-        true => format!("{}; declares more now: mgp pending", set.by),
+        true => format!("more waits: mgp pending ({})", set.by),
         false => set.by.clone(),
     }
 }

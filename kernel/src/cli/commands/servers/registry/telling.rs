@@ -6,7 +6,7 @@ use super::api::RegistryClient;
 use super::installed::InstallPlan;
 use super::published::{PublishedInput, RegistryAnswer, publisher};
 use crate::cli::args::Add;
-use crate::cli::words::{one_line, plain};
+use crate::cli::words::{one_line, plain, shell_word};
 
 /// Characters of a text of whoever published it.
 const SHOWN: usize = 200;
@@ -58,12 +58,12 @@ pub(super) fn entry(entry: &Add, plan: &InstallPlan) -> String {
     match &plan.url {
         Some(url) => lines.push(format!("  reached at    {url}")),
         None => {
-            let words: Vec<String> = plan.command.iter().map(|word| quoted(word)).collect();
+            let words: Vec<String> = plan.command.iter().map(|word| shell_word(word)).collect();
             lines.push(format!("  starts        {}", words.join(" ")));
         }
     }
     for (name, value) in plan.env.iter().chain(&plan.headers) {
-        lines.push(format!("  with          {name}={}", quoted(value)));
+        lines.push(format!("  with          {name}={}", shell_word(value)));
     }
     for secret in &plan.secrets {
         lines.push(format!(
@@ -75,7 +75,7 @@ pub(super) fn entry(entry: &Add, plan: &InstallPlan) -> String {
         let words: Vec<String> = plan
             .launcher_words
             .iter()
-            .map(|word| quoted(word))
+            .map(|word| shell_word(word))
             .collect();
         let program = plan.command.first().map_or("", String::as_str);
         lines.push(format!(
@@ -84,15 +84,6 @@ pub(super) fn entry(entry: &Add, plan: &InstallPlan) -> String {
         ));
     }
     plain(&lines.join("\n"))
-}
-
-/// A word that says where it ends.
-fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "@%+=:,./_-".contains(c);
-    match !word.is_empty() && word.chars().all(plain) {
-        true => word.to_owned(),
-        false => format!("'{}'", word.replace('\'', r"'\''")),
-    }
 }
 
 pub(super) fn to_json(
