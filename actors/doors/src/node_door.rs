@@ -159,10 +159,14 @@ impl NodeDoor {
         });
         let delivered = output.stopped();
         let frames = ErrorFrames::for_peer(&peer);
-        let is_late = self.ending.is_cancelled() && !LAST_TAKEN.contains(&&*header.method);
-        let judgement = match is_late {
-            true => Judgement::Refused(refusal_at_shutdown(&peer)),
-            false => judge::judge(&self.reception, &peer, &header, call.params, kind),
+        let is_last = LAST_TAKEN.contains(&&*header.method);
+        let is_late = self.ending.is_cancelled() && !is_last;
+        let judgement = match judge::judge(&self.reception, &peer, &header, call.params, kind) {
+            // The answer to a question belongs to a call that was taken before.
+            Judgement::Taken(judged) if is_late && judged.stated.state.is_none() => {
+                Judgement::Refused(refusal_at_shutdown(&peer))
+            }
+            judgement => judgement,
         };
         let answered = match judgement {
             Judgement::Refused(refused) => output.refuse(&refused).await,

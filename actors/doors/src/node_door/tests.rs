@@ -336,6 +336,25 @@ async fn a_question_is_answered_with_the_next_request() {
     assert_eq!(nodes.played.seen.lock().unwrap().len(), 1);
 }
 
+/// A node that shuts down takes the answer to a question that it asked, and no new call.
+#[tokio::test]
+async fn an_answer_is_taken_while_the_owner_shuts_down() {
+    let nodes = TwoNodes::new().await;
+    let first = nodes
+        .answer("tools/call", json!({"name": "asks"}))
+        .await
+        .unwrap();
+    let questions = first["inputRequests"].as_object().unwrap();
+    let key = questions.keys().next().unwrap();
+    nodes.door.close();
+    let refused = nodes.answer("tools/call", json!({"name": "x"})).await;
+    assert!(refused.is_err(), "it is not begun");
+    let mut next = json!({"name": "asks", "requestState": first["requestState"]});
+    next["inputResponses"][key] = json!({"action": "accept", "content": {"n": 1}});
+    let answer = nodes.answer("tools/call", next).await.unwrap();
+    assert_eq!(answer["answer"]["content"]["n"], 1);
+}
+
 /// PRJ-013: a client that cancels, or goes away, cancels at the server too.
 #[tokio::test]
 async fn a_call_that_is_given_up_ends_at_the_server() {
