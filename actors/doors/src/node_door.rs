@@ -166,7 +166,9 @@ impl NodeDoor {
             Judgement::Taken(judged) if is_late && judged.stated.state.is_none() => {
                 Judgement::Refused(refusal_at_shutdown(&peer))
             }
-            judgement => judgement,
+            judgement @ (Judgement::Refused(_) | Judgement::Answered(..) | Judgement::Taken(_)) => {
+                judgement
+            }
         };
         let answered = match judgement {
             Judgement::Refused(refused) => output.refuse(&refused).await,

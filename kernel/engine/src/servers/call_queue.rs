@@ -7,6 +7,10 @@ use super::attribution::Party;
 /// Most calls that wait for their turn at one server; more are refused as overloaded.
 pub const WAITING_MAX: usize = 1_024;
 
+/// Calls of one client under way at once, at a server that asks: each of them may ask, and there is room for 64
+/// questions of a server. So one client leaves a quarter of it to the others.
+pub const ASKABLE_MAX: usize = 48;
+
 /// The ticket of a waiting call; never given twice by the same [`CallQueue`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Ticket(u64);
@@ -41,9 +45,10 @@ impl CallQueue {
     }
 
     /// A call wants to enter. Those that wait go first, so that one client cannot keep the others out by
-    /// calling again and again.
+    /// calling again and again; but nobody waits for a client that has [`ASKABLE_MAX`] calls under way.
     pub fn enter(&mut self, party: Party) -> Enter {
-        if self.waiting.is_empty() && self.fits(party) {
+        let mut waiting = self.waiting.iter();
+        if waiting.all(|(_, waits)| self.is_full(*waits)) && self.fits(party) {
             self.let_in(party);
             return Enter::Now;
         }
@@ -94,7 +99,13 @@ impl CallQueue {
 
     fn fits(&self, party: Party) -> bool {
         let mut others = self.inside.keys().filter(|inside| **inside != party);
-        !self.asks || others.all(|inside| self.resting.contains(inside))
+        let turn = !self.asks || others.all(|inside| self.resting.contains(inside));
+        turn && !self.is_full(party)
+    }
+
+    fn is_full(&self, party: Party) -> bool {
+        let calls = self.inside.get(&party).copied().unwrap_or(0);
+        self.asks && party != Party::Unaskable && calls >= ASKABLE_MAX
     }
 
     fn let_in(&mut self, party: Party) {
@@ -104,15 +115,18 @@ impl CallQueue {
 
     fn call_up(&mut self) -> Vec<Ticket> {
         let mut called = Vec::new();
-        while let Some(&(ticket, party)) = self.waiting.front() {
-            if !self.fits(party) {
-                break;
-            }
-            self.waiting.pop_front();
+        loop {
+            let mut waiting = self.waiting.iter();
+            let next = waiting.position(|(_, party)| !self.is_full(*party));
+            let next = next.and_then(|at| Some((at, *self.waiting.get(at)?)));
+            let Some((at, (ticket, party))) = next.filter(|(_, (_, party))| self.fits(*party))
+            else {
+                return called;
+            };
+            self.waiting.remove(at);
             self.let_in(party);
             called.push(ticket);
         }
-        called
     }
 }
 
@@ -138,6 +152,27 @@ mod tests {
         let mut queue = CallQueue::default();
         queue.set_asks();
         queue
+    }
+
+    /// A client with as many calls as there may be waits, and nobody else for it.
+    #[test]
+    fn a_client_with_many_calls_leaves_room_for_the_others() {
+        let mut queue = asking();
+        for _ in 0..ASKABLE_MAX {
+            assert_eq!(queue.enter(A), Enter::Now);
+        }
+        let beyond = ticket(queue.enter(A));
+        let waits = ticket(queue.enter(B));
+        // All calls of A wait for its answers: B is next, though the call beyond came before.
+        assert_eq!(queue.rest(A, true), [waits]);
+        assert_eq!(queue.enter(B), Enter::Now);
+        assert_eq!(queue.leave(B), []);
+        assert_eq!(queue.leave(B), []);
+        assert_eq!(queue.leave(A), [beyond]);
+        let mut unaskable = asking();
+        for _ in 0..2 * ASKABLE_MAX {
+            assert_eq!(unaskable.enter(Party::Unaskable), Enter::Now);
+        }
     }
 
     /// Who can be asked nothing need not be told from others of that kind, only from who can.
@@ -211,7 +246,7 @@ mod tests {
         }
         assert_eq!(queue.enter(B), Enter::Refused);
         assert_eq!(queue.waiting(), WAITING_MAX);
-        assert_eq!(queue.leave(A).len(), WAITING_MAX);
+        assert_eq!(queue.leave(A).len(), ASKABLE_MAX);
     }
 
     proptest! {
