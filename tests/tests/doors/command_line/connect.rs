@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Output;
 
-use mgp_tests::harness::{Account, Agent, DEADLINE, Program};
+use mgp_tests::harness::{Account, Agent, DEADLINE, Program, wait_until};
 use serde_json::{Value, json};
 
 use crate::scene::NEWEST;
@@ -83,12 +83,13 @@ async fn a_client_that_is_connected_reaches_the_kernel() {
     let variables: Vec<(&str, &Path)> = home.iter().map(|(n, v)| (*n, v.as_path())).collect();
     let mut agent = Agent::over_stdio(&user.0.runs(&started, &variables));
     agent.initialize(NEWEST, "{}").await.result();
-    let tools = agent.request("tools/list", json!({})).await;
-    assert!(
-        tools.result()["tools"]
-            .as_array()
-            .is_some_and(|tools| !tools.is_empty())
-    );
+    // A kernel that this one started lists its server once that has started.
+    wait_until("it has tools", DEADLINE, async || {
+        let tools = agent.request("tools/list", json!({})).await;
+        let tools = tools.result()["tools"].as_array().cloned();
+        tools.is_some_and(|tools| !tools.is_empty())
+    })
+    .await;
 
     assert!(
         user.done(&["connect", "cursor", "--yes"])
