@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use mgp_cluster::replication::{ProposedChanges, ReplicationHandle};
 use mgp_engine::clock::MonotonicTime;
+use mgp_engine::policy::grants::MemberRole;
 use mgp_engine::replication::replica::{AllowEnd, Confirmation};
 use mgp_protocol::ids::NodeId;
 use mgp_protocol::mgp::kernel::nodes::{Confirmations, RevokeBound};
@@ -30,7 +31,10 @@ pub async fn confirmations(
     let _ = tokio::time::timeout(PATIENCE, all).await;
     let (now, heard) = (replication.now(), heard.borrow().clone());
     let after = now.since(proposed.at);
-    Ok(Some(answer(&heard, now, after, name)))
+    let members = replication.view().members.clone();
+    let is_admin =
+        |node| members.get(&node).and_then(|member| member.role) == Some(MemberRole::Admin);
+    Ok(Some(answer(&heard, now, after, name, is_admin)))
 }
 
 /// The bounds in whole seconds, no shorter than they are.
@@ -39,7 +43,10 @@ fn answer(
     now: MonotonicTime,
     after: Duration,
     name: impl Fn(NodeId) -> String,
+    is_admin: impl Fn(NodeId) -> bool,
 ) -> Confirmations {
+    let admins = heard.missing.iter().filter(|(node, _)| is_admin(*node));
+    let missing_admins = admins.map(|(node, _)| name(*node)).collect();
     let bounds = heard.missing.iter().map(|(node, end)| RevokeBound {
         node: name(*node),
         secs: match end {
@@ -57,6 +64,7 @@ fn answer(
         missing: bounds.iter().map(|bound| bound.node.clone()).collect(),
         lapses_secs: all_secs.map(|secs| secs.into_iter().max().unwrap_or_default()),
         bounds,
+        missing_admins,
     }
 }
 
@@ -72,7 +80,14 @@ mod tests {
             missing: nodes.zip(missing.iter().copied()).collect(),
         };
         let now = MonotonicTime::new(Duration::from_secs(100));
-        answer(&heard, now, Duration::from_millis(5), |node| node.short())
+        let first = NodeId([1; 32]);
+        answer(
+            &heard,
+            now,
+            Duration::from_millis(5),
+            |node| node.short(),
+            |node| node == first,
+        )
     }
 
     fn by(millis: u64) -> AllowEnd {
@@ -85,6 +100,7 @@ mod tests {
         assert_eq!(answered(&[]).lapses_secs, Some(0));
         let bounded = answered(&[by(129_001), by(184_000), by(99_000)]);
         assert_eq!(bounded.lapses_secs, Some(84));
+        assert_eq!(bounded.missing_admins, bounded.missing[..1]);
         let secs: Vec<_> = bounded.bounds.iter().map(|bound| bound.secs).collect();
         assert_eq!(secs, [Some(30), Some(84), Some(0)]);
         for unbounded in [AllowEnd::Unbounded, AllowEnd::UnknownLease] {

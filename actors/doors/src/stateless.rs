@@ -201,8 +201,9 @@ impl Stateless {
             return Err(refusal);
         }
         let rounds = exchange.rounds().expect("only such calls are suspended");
-        rounds.follow(round);
+        // Answers first: once it is back, a question that they do not answer may go to another call.
         rounds.answer(member(params, "inputResponses").unwrap_or("{}"));
+        rounds.follow(round);
         Ok(RunningCall {
             stateless: self.clone(),
             work: CallWork::Resumed(state.call, suspended.background),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use mgp_cluster::replication::{ClusterView, MemberStanding};
+use mgp_cluster::replication::{ClusterMemberView, ClusterView, MemberStanding};
 use mgp_engine::clock::MonotonicTime;
 use mgp_engine::policy::grants::MemberRole;
 use mgp_protocol::ids::NodeId;
@@ -23,6 +23,7 @@ pub(super) fn troubles(
             "the logs of the cluster cannot be written: {trouble}"
         ));
     }
+    troubles.extend(no_admin(view));
     troubles.extend(silent_admin(view, &name_of, now));
     if view.role == Some(MemberRole::Admin) && !view.is_confirmed {
         troubles.push("no other node has confirmed this one's log since its start: it can only revoke until then".into());
@@ -39,6 +40,20 @@ pub(super) fn troubles(
         troubles.push(format!("{name} signed two different logs: nothing it granted counts; cut it off with `mgp node revoke {name}`"));
     }
     troubles
+}
+
+/// Nobody is left who may sign: two admins demoted each other on the two sides of a cut, or the last one was cut off.
+fn no_admin(view: &ClusterView) -> Option<String> {
+    // Of a member in doubt nobody knows yet what it may do.
+    let signs = |member: &ClusterMemberView| {
+        let in_doubt = member.standing == MemberStanding::Doubtful;
+        in_doubt || member.role == Some(MemberRole::Admin) && !member.standing.is_out()
+    };
+    (!view.members.is_empty() && !view.members.values().any(signs)).then(|| {
+        "no admin is left: nobody can grant, let a node in, or cut one off. `mgp cluster recover -` makes this node an \
+         admin by the recovery key, which was shown when the cluster was founded"
+            .to_owned()
+    })
 }
 
 /// Names that two nodes were given, which happens on the two sides of a cut network.
@@ -105,7 +120,6 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
-    use mgp_cluster::replication::ClusterMemberView;
     use mgp_engine::node_key::{NodeKey, PublicKey};
     use mgp_engine::policy::grants::ClusterId;
 
@@ -137,6 +151,25 @@ mod tests {
             ..ClusterView::alone(nodes[0], Duration::from_secs(30))
         };
         (view, nodes)
+    }
+
+    /// FED-055.
+    #[test]
+    fn a_cluster_without_an_admin_says_what_makes_one() {
+        let (mut view, nodes) = with_admins(2);
+        view.overdue = None;
+        let of = |view: &ClusterView| {
+            let all = troubles(view, |node| node.short(), at(30));
+            all.into_iter()
+                .find(|it| it.starts_with("no admin is left"))
+        };
+        assert_eq!(of(&view), None);
+        let mut members = BTreeMap::clone(&view.members);
+        members.get_mut(&nodes[0]).unwrap().standing = MemberStanding::Cut;
+        members.get_mut(&nodes[1]).unwrap().role = Some(MemberRole::Member);
+        view.members = Arc::new(members);
+        let told = of(&view).unwrap();
+        assert!(told.contains("`mgp cluster recover -`"), "{told}");
     }
 
     /// FED-048.

@@ -87,6 +87,9 @@ impl Operator {
         };
         let name_of = |node| self.cluster.name_of(node);
         let mut troubles = cluster_troubles::troubles(&view, name_of, boot_moment());
+        if self.cluster.is_draining() {
+            troubles.push("this node is drained: it takes no new calls of other nodes' agents until `mgp node drain --end`, or a start of the kernel".into());
+        }
         let part = self.own_part(&view).await?;
         troubles.extend(self.kept_out().await?);
         let mut conflicts = self.conflicts().await?;

@@ -20,6 +20,7 @@ use serde_json::Value;
 
 use super::nodes::{asked_by, plain};
 use super::{Operator, broken, json, read};
+use crate::renewed_key::RenewedKey;
 
 /// How long a ticket is good for when nobody says.
 const LIVES: Duration = Duration::from_secs(15 * 60);
@@ -244,6 +245,14 @@ impl Operator {
         };
         if self.cluster.replication.view().cluster.is_some() {
             let words = "this node is in a cluster already: `mgp node leave` leaves it";
+            return Err(Refusal::BadParams(words.into()));
+        }
+        if RenewedKey::of(&self.data_dir)
+            .next()
+            .map_err(broken)?
+            .is_some()
+        {
+            let words = "this node has a new key from its next start on: `mgp down`, start it as before, then `mgp node join` again; the ticket was not used";
             return Err(Refusal::BadParams(words.into()));
         }
         self.cluster.listen().await.map_err(broken)?;

@@ -8,7 +8,7 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::scene::{call, demo, join, linked, node, shows, standing};
+use crate::scene::{call, demo, join, linked, node, shows, standing, ticket};
 
 fn copy(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();
@@ -156,4 +156,23 @@ async fn the_recovery_key_makes_an_admin_where_none_is_left() {
     assert_eq!(standing(&desk, "nas").await, "revoked");
     let den = node("den", "").await;
     join(&desk, &den, &[]).await;
+}
+
+/// PRJ-004: a node that left and has a new key from its next start on says so, and keeps its ticket for then.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_with_a_new_key_joins_after_its_restart_by_the_same_ticket() {
+    let (nas, desk) = (node("nas", "").await, node("desk", "").await);
+    join(&nas, &desk, &[]).await;
+    desk.mgp_json(&["node", "leave"]).await;
+    desk.mgp_json(&["node", "rekey"]).await;
+    let ticket = ticket(&nas, &["--approved"]).await;
+    let early = desk.mgp(&["node", "join", &ticket]).await;
+    let said = String::from_utf8_lossy(&early.stderr).into_owned();
+    assert!(
+        !early.status.success() && said.contains("`mgp down`"),
+        "{said}"
+    );
+    let desk = restarted(desk, Signal::SIGTERM).await;
+    desk.mgp_json(&["node", "join", &ticket]).await;
+    linked(&nas, &desk).await;
 }

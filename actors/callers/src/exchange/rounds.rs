@@ -148,6 +148,13 @@ impl CallRounds {
         now.outlet.is_some() || self.returns.load(Ordering::Relaxed)
     }
 
+    /// True while the client is away with the questions it was shown, and comes back with their answers.
+    #[must_use]
+    pub fn will_return(&self) -> bool {
+        let now = self.now();
+        now.left.is_some() && self.returns.load(Ordering::Relaxed)
+    }
+
     /// Resolves when messages reach the client; false when it does not come back for them.
     pub async fn heard(&self) -> bool {
         loop {
@@ -286,7 +293,7 @@ impl CallRounds {
     }
 
     /// Resolves at the next change of the open questions.
-    pub(crate) fn changed(&self) -> Notified<'_> {
+    pub fn changed(&self) -> Notified<'_> {
         self.changed.notified()
     }
 

@@ -17,6 +17,9 @@ use mgp_runtime::task::{self, SupervisedTask};
 /// this limit keeps clients that never return from filling the table.
 const MAX_SUSPENDED: usize = 4096;
 
+/// The most of one agent: a sixteenth, so that one which never returns leaves room to the others.
+const AGENT_MAX: usize = MAX_SUSPENDED / 16;
+
 /// The suspended calls.
 #[derive(Debug)]
 pub struct SuspendedCalls {
@@ -67,7 +70,7 @@ impl SuspendedCalls {
     /// does not wait any longer.
     ///
     /// # Errors
-    /// [`Refusal::Overloaded`] above the limit.
+    /// [`Refusal::Overloaded`] above the limit for all or for one agent.
     pub fn suspend(
         self: &Arc<Self>,
         number: u64,
@@ -80,6 +83,15 @@ impl SuspendedCalls {
         if calls.len() >= MAX_SUSPENDED {
             return Err(Refusal::Overloaded {
                 what: format!("the list of {MAX_SUSPENDED} calls that wait for their clients"),
+            });
+        }
+        let own = calls
+            .values()
+            .filter(|call| call.caller.agent == caller.agent);
+        if own.count() >= AGENT_MAX {
+            let agent = &caller.agent;
+            return Err(Refusal::Overloaded {
+                what: format!("the list of {AGENT_MAX} calls of {agent} that wait for its answers"),
             });
         }
         let table = self.clone();
@@ -139,5 +151,53 @@ impl SuspendedCalls {
 
     fn calls(&self) -> MutexGuard<'_, HashMap<u64, SuspendedCall>> {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mgp_engine::tools::catalog::CatalogView;
+    use mgp_protocol::dialect::Version;
+    use mgp_protocol::ids::ConnectionId;
+    use mgp_protocol::mcp::ClientCapabilities;
+    use mgp_protocol::mgp::negotiation::PLAIN;
+
+    use super::*;
+    use crate::agent::caller::CallerSession;
+    use crate::exchange::{Exchange, ReplyPath};
+    use crate::request::GuardedAnswer;
+
+    fn caller(name: &str) -> Arc<Caller> {
+        Arc::new(Caller {
+            connection: ConnectionId(1),
+            agent: AgentId::new(name),
+            operator: false,
+            view: CatalogView::All,
+            version: Version::MODERN,
+            capabilities: ClientCapabilities::default(),
+            mgp: PLAIN,
+            mcpl: None,
+            session: CallerSession::Stateless,
+            activity: Arc::default(),
+        })
+    }
+
+    /// One agent that never returns leaves room to the others.
+    #[tokio::test]
+    async fn an_agent_that_never_answers_leaves_others_their_places() {
+        let table = SuspendedCalls::new(Duration::from_secs(600));
+        let suspend = |name: &str| {
+            let answering = GuardedAnswer::new(|| Box::pin(std::future::pending()));
+            let background = BackgroundCall::begin(Exchange::new(ReplyPath::Nowhere), answering);
+            table.suspend(table.number(), background, caller(name), None)
+        };
+        for _ in 0..AGENT_MAX {
+            suspend("agent.greedy").unwrap();
+        }
+        let refused = suspend("agent.greedy").unwrap_err();
+        assert!(matches!(refused, Refusal::Overloaded { .. }), "{refused}");
+        suspend("agent.other").unwrap();
+        table.end_of(&AgentId::new("agent.greedy"));
+        suspend("agent.greedy").unwrap();
     }
 }

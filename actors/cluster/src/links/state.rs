@@ -10,6 +10,7 @@ use mgp_engine::cluster::link_plan::{DialPlan, takes_over};
 use mgp_engine::cluster::membership::Membership;
 use mgp_protocol::federation::control::Control;
 use mgp_protocol::federation::ends::LinkClose;
+use mgp_protocol::federation::hello::ToldRole;
 use mgp_protocol::ids::NodeId;
 use mgp_runtime::mailbox::Mailbox;
 use mgp_runtime::randomness;
@@ -322,10 +323,18 @@ impl LinksState {
             .iter()
             .filter(|(_, member)| member.live.is_none());
         let shut_down = without.filter_map(|(node, member)| Some((*node, member.shut_down?)));
+        let said = self.parts.said.load();
+        let here = (self.parts.own, said.1);
+        let members = self.members.iter();
+        let roles = members.map(|(node, member)| (*node, member.pinned.role));
+        let admins = roles
+            .chain([here])
+            .filter(|(_, role)| *role == ToldRole::Admin);
         let table = LinkTable {
             links: live.collect(),
             shut_down: shut_down.collect(),
-            here: Some(self.parts.said.load().0.clone()),
+            admins: admins.map(|(node, _)| node).collect(),
+            here: Some(said.0.clone()),
             replaced: CancellationToken::new(),
         };
         let before = self.parts.table.load();

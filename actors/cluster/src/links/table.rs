@@ -1,6 +1,6 @@
 //! The links there are, as calls read them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -26,6 +26,8 @@ pub struct LinkTable {
     pub links: BTreeMap<NodeId, Arc<PeerLink>>,
     /// Peers without a link that were shut down gracefully, and when. Bounded by the members.
     pub shut_down: BTreeMap<NodeId, Instant>,
+    /// Who signs grants by the logs as this node has them, itself included.
+    pub admins: BTreeSet<NodeId>,
     /// What this node is called, as it says on its links.
     pub here: Option<NodeName>,
     /// Cancelled when a newer table is published.

@@ -140,7 +140,7 @@ fn leave(context: &CliContext, typed: &args::Leave) -> Result<(), Failure> {
         }
         say(plain(&format!(
             "this node has left the cluster {}; to come back it needs a new key and a new ticket: `mgp node rekey`, \
-             then `mgp node join`",
+             `mgp down`, start it as before, then `mgp node join`",
             left.cluster
         )))
     })
@@ -169,7 +169,8 @@ pub(super) fn confirmed(by: &Confirmations) -> String {
         return reached;
     }
     if let Some(secs) = by.lapses_secs {
-        return format!("{reached}, stops by itself in {secs} s or less");
+        let unless = unless_demoted(&by.missing_admins);
+        return format!("{reached}, stops by itself in {secs} s or less{unless}");
     }
     let (bounded, others): (Vec<_>, Vec<_>) = by.bounds.iter().partition(|it| it.secs.is_some());
     let (unknown, unbounded): (Vec<_>, Vec<_>) =
@@ -197,7 +198,27 @@ pub(super) fn confirmed(by: &Confirmations) -> String {
         let names: Vec<&str> = nodes.iter().map(|it| it.node.as_str()).collect();
         format!("; {} unreachable, {end}", names.join(", "))
     });
-    format!(": {}/{}{}", by.nodes, by.of, said.collect::<String>())
+    let unless = match bounded.is_empty() {
+        true => String::new(),
+        false => unless_demoted(&by.missing_admins),
+    };
+    format!(
+        ": {}/{}{}{unless}",
+        by.nodes,
+        by.of,
+        said.collect::<String>()
+    )
+}
+
+/// What a bound depends on that this node cannot know.
+fn unless_demoted(by: &[String]) -> String {
+    match by {
+        [] => String::new(),
+        admins => format!(
+            ", unless {} has demoted or cut off this node meanwhile",
+            admins.join(" or ")
+        ),
+    }
 }
 
 #[cfg(test)]
@@ -221,6 +242,11 @@ mod tests {
         assert_eq!(
             confirmed(&by),
             ": 2/3; nas unreachable, stops by itself in 30 s or less"
+        );
+        by.missing_admins = vec!["nas".into()];
+        assert_eq!(
+            confirmed(&by),
+            ": 2/3; nas unreachable, stops by itself in 30 s or less, unless nas has demoted or cut off this node meanwhile"
         );
         assert_eq!(reached(&by), ": 2/3; nas unreachable");
     }

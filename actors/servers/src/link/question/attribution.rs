@@ -126,7 +126,7 @@ impl Link {
         params: Option<&str>,
         source: &QuestionSource,
     ) -> ClientAnswer {
-        let deadline = Instant::now() + ATTRIBUTION;
+        let mut deadline = Instant::now() + ATTRIBUTION;
         let mut late = false;
         loop {
             let mut changed = std::pin::pin!(self.questions.changed());
@@ -138,7 +138,15 @@ impl Link {
                     {
                         self.elicited.asked(params, &agent);
                     }
-                    return self.put(&caller, &exchange, asked, params).await;
+                    let put = self.put(&caller, &exchange, asked, params);
+                    if !matches!(source, QuestionSource::Unsaid) {
+                        return put.await;
+                    }
+                    tokio::select! {
+                        biased;
+                        answer = put => return answer,
+                        () = self.ends_unasked(&exchange) => deadline = Instant::now() + ATTRIBUTION,
+                    }
                 }
                 Origin::Nobody => return self.orphaned(source, asked, params).await,
                 // Those who have had their time to answer make room for one who asks now.
@@ -157,6 +165,36 @@ impl Link {
                 }
             }
         }
+    }
+
+    /// Resolves when a call is over before its client was shown the question: then another call asks it.
+    async fn ends_unasked(&self, exchange: &Arc<Exchange>) {
+        let Some(rounds) = exchange.rounds() else {
+            // A client with a session reads its questions outside of its calls' answers.
+            return std::future::pending().await;
+        };
+        loop {
+            let (mut ended, mut back) = (
+                std::pin::pin!(self.questions.changed()),
+                std::pin::pin!(rounds.changed()),
+            );
+            ended.as_mut().enable();
+            back.as_mut().enable();
+            if !rounds.will_return() && !self.is_under_way(exchange) {
+                return;
+            }
+            tokio::select! {
+                () = ended => {}
+                () = back => {}
+            }
+        }
+    }
+
+    fn is_under_way(&self, exchange: &Arc<Exchange>) -> bool {
+        let mut found = false;
+        self.pending
+            .for_each(|_, call| found |= Arc::ptr_eq(&call.exchange, exchange));
+        found
     }
 
     /// Puts a question to a client; while all its calls wait for a person, others get their turn.
@@ -299,6 +337,31 @@ mod tests {
             let (_, _three) = it.call(3);
             it.next().await;
             assert_eq!(it.link.waiting(), 0);
+        }
+    }
+
+    /// Two calls of one client: a question that was put in the one that ends first goes to the other one, unless the
+    /// client has it already.
+    #[tokio::test(start_paused = true)]
+    async fn a_question_in_a_call_that_ends_unasked_goes_to_the_other_one() {
+        for shown in [false, true] {
+            let mut it = Scripted::legacy("{}");
+            let (first, _one) = it.call(1);
+            it.next().await;
+            let (second, _two) = it.call(1);
+            let request = it.next().await;
+            it.ask("q");
+            let (first, second) = (first.rounds().unwrap(), second.rounds().unwrap());
+            second.asked().await;
+            if shown {
+                second.leave(true);
+            }
+            it.answer(&request, "result", &json!({}));
+            let moved = tokio::time::timeout(Duration::from_secs(1), first.asked()).await;
+            assert_eq!(moved.is_err(), shown, "its client has it");
+            let asked = if shown { second } else { first };
+            asked.answer(r#"{"elicitation-1":{"action":"decline"}}"#);
+            assert_eq!(it.next().await["id"], "q");
         }
     }
 

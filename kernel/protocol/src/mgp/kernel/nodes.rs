@@ -590,6 +590,10 @@ pub struct Confirmations {
     /// The same for each of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bounds: Vec<RevokeBound>,
+    /// Those of the missing that are admins: no bound holds where one of them has demoted or cut off this node
+    /// meanwhile.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub missing_admins: Vec<String>,
 }
 
 /// When a node that has not confirmed a revocation stops allowing what it takes away, though nobody reaches it.

@@ -40,6 +40,9 @@ fn in_words(rekeyed: &Rekeyed) -> String {
     let mut text = format!(
         "this node has a new key, and is {words} from its next start on: `mgp down`, then start it as before"
     );
+    if rekeyed.cluster.is_some() && rekeyed.signed {
+        text += "\nuntil then it has no part in its cluster: the old key has signed the new one, and is out";
+    }
     if rekeyed.cluster.is_some() && !rekeyed.signed {
         let place = match rekeyed.admins.as_slice() {
             [] => "an admin of the cluster".to_owned(),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use mgp_cluster::agent_turns::CALLS_OF_AGENT;
 use mgp_cluster::links::PeerLink;
 use mgp_protocol::federation::call::CallRefused;
-use mgp_protocol::federation::hello::{ToldRole, WireFeatures};
+use mgp_protocol::federation::hello::WireFeatures;
 use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_protocol::refusal::owner_refusal::{OwnerRefusal, OwnerRefusalCause};
 use mgp_protocol::refusal::{CallOutcome, Refusal};
@@ -110,11 +110,17 @@ impl NodeWire {
     /// The whole command that lets an agent of this node in, and where to type it: only an admin signs grants.
     fn grant_command(&self, agent: &AgentId) -> String {
         let links = self.links.load();
-        let peer = links.links.get(&self.of.node);
-        let role = peer.map(|peer| peer.link.hello().role);
         let here = links.here.as_ref().map(ToString::to_string);
         let here = here.unwrap_or_else(|| "THIS-NODE".to_owned());
-        grant_command(role, (&*self.node, &self.of.server), agent, &here)
+        let signs = match (
+            links.admins.contains(&self.of.node),
+            links.admins.is_empty(),
+        ) {
+            (true, _) => Signer::Owner,
+            (false, false) => Signer::Another,
+            (false, true) => Signer::Nobody,
+        };
+        grant_command(signs, (&*self.node, &self.of.server), agent, &here)
     }
 
     fn holds(&self, tool: &str) -> bool {
@@ -123,19 +129,31 @@ impl NodeWire {
     }
 }
 
+/// Who signs grants, by the logs of this node.
+#[derive(Clone, Copy)]
+enum Signer {
+    Owner,
+    Another,
+    Nobody,
+}
+
 fn grant_command(
-    role: Option<ToldRole>,
+    signs: Signer,
     (node, server): (&str, &ServerId),
     agent: &AgentId,
     here: &str,
 ) -> String {
     let agent = agent.as_str();
     let agent = agent.strip_prefix(AgentId::PREFIX).unwrap_or(agent);
-    match role {
-        Some(ToldRole::Admin) => format!("on {node}: mgp grant {agent}@{here} {server}"),
-        Some(ToldRole::Member | ToldRole::Leaf | ToldRole::Unknown) | None => {
+    match signs {
+        Signer::Owner => format!("on {node}: mgp grant {agent}@{here} {server}"),
+        Signer::Another => {
             format!("on an admin of the cluster: mgp grant {agent}@{here} {node}/{server}")
         }
+        Signer::Nobody => format!(
+            "on an admin of the cluster, and this node knows of none (`mgp cluster status` says what makes one): mgp \
+             grant {agent}@{here} {node}/{server}"
+        ),
     }
 }
 
@@ -164,14 +182,12 @@ mod tests {
     #[test]
     fn a_refusal_names_the_whole_grant_and_the_node_to_type_it_on() {
         let (agent, demo) = (AgentId::new("agent.local"), ServerId::new("demo"));
-        let told = |role| grant_command(role, ("nas", &demo), &agent, "desk");
+        let told = |signs| grant_command(signs, ("nas", &demo), &agent, "desk");
+        assert_eq!(told(Signer::Owner), "on nas: mgp grant local@desk demo");
         assert_eq!(
-            told(Some(ToldRole::Admin)),
-            "on nas: mgp grant local@desk demo"
-        );
-        assert_eq!(
-            told(Some(ToldRole::Member)),
+            told(Signer::Another),
             "on an admin of the cluster: mgp grant local@desk nas/demo"
         );
+        assert!(told(Signer::Nobody).contains("`mgp cluster status`"));
     }
 }
