@@ -12,7 +12,7 @@ use crate::world::World;
 /// Every so many events all grants of all machines are looked at.
 const EVERY: u64 = 5;
 
-/// Every so many, also of those at which nothing has changed.
+/// Every so many, also those that have ended and were put away, and of machines at which nothing has changed.
 const EVERY_ONE: u64 = 50;
 
 /// MGP-082, PRJ-006: revoke wins, for good.
@@ -46,11 +46,12 @@ impl Invariant for RevokesLast {
         for at in world.running() {
             let knows = knows(world, at);
             let same = self.looked_at.insert(at, knows) == Some(knows);
-            if same && !self.events.is_multiple_of(EVERY_ONE) {
+            let every_one = self.events.is_multiple_of(EVERY_ONE);
+            if same && !every_one {
                 continue;
             }
             let gone = self.gone.entry(at).or_default();
-            for (granted, force) in forces(world, at) {
+            for (granted, force) in forces(world, at, every_one) {
                 let id = granted.grant.id;
                 assert!(
                     force != Force::InForce || !gone.contains(&id),
@@ -72,7 +73,7 @@ impl Invariant for RevokesLast {
             .copied()
             .collect();
         for at in all_in {
-            for (granted, force) in forces(world, at) {
+            for (granted, force) in forces(world, at, true) {
                 let lives = force == Force::InForce && revoked.contains(&granted.grant.id);
                 assert!(!lives, "{at}: {} was revoked elsewhere", granted.grant.id);
             }
@@ -87,12 +88,14 @@ fn knows(world: &World, at: usize) -> Knows {
     (machine.starts, count, owes, machine.is_synced())
 }
 
-/// The grants that allow, and whether they count.
-fn forces(world: &World, at: usize) -> impl Iterator<Item = (Granted, Force)> {
-    let machine = &world.machines[at];
-    let replica = machine.replica.as_ref().unwrap();
-    let allow = replica.logs().all_grants().into_iter();
-    let allow = allow.filter(|granted| granted.grant.permission == Permission::Allow);
+/// The grants that allow, and whether they count; those that were put away are read anew, which takes long.
+fn forces(world: &World, at: usize, every_one: bool) -> impl Iterator<Item = (Granted, Force)> {
+    let replica = world.machines[at].replica.as_ref().unwrap();
+    let grants: Vec<Granted> = match every_one {
+        true => replica.logs().all_grants(),
+        false => replica.logs().grants().all().cloned().collect(),
+    };
+    let allow = grants.into_iter().filter(allows);
     // No time has come yet at which anything expires.
     allow.map(move |granted| {
         let force = replica.force(&granted, 0);
@@ -100,12 +103,15 @@ fn forces(world: &World, at: usize) -> impl Iterator<Item = (Granted, Force)> {
     })
 }
 
+fn allows(granted: &Granted) -> bool {
+    granted.grant.permission == Permission::Allow
+}
+
 fn allowing(world: &World, at: usize, ids: &BTreeSet<GrantId>) -> BTreeSet<GrantId> {
-    match world.machines[at].replica {
-        Some(_) => {
-            let found = forces(world, at).map(|(granted, _)| granted.grant.id);
-            found.filter(|id| ids.contains(id)).collect()
-        }
-        None => BTreeSet::new(),
-    }
+    let replica = world.machines[at].replica.as_ref();
+    let found = |id: &&GrantId| {
+        let granted = replica.and_then(|replica| replica.logs().find_grant(**id));
+        granted.is_some_and(|granted| allows(&granted))
+    };
+    ids.iter().filter(found).copied().collect()
 }
