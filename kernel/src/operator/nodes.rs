@@ -305,7 +305,12 @@ impl Operator {
                 .map(|clock| clock.offset_ms),
             index_age_ms: index_age,
             servers: shared.chain(hidden).collect(),
-            why: why_of(member.standing, linked.is_some(), trouble).or(broken),
+            why: why_of(
+                member.standing,
+                linked.is_some() || standing == Standing::Here,
+                trouble,
+            )
+            .or(broken),
             ..Node::default()
         }
     }
@@ -443,11 +448,11 @@ pub(super) fn role(role: MemberRole) -> Role {
     }
 }
 
-/// What is wrong with another node: what the logs say of it, and what the last try to reach it came to. Of a node that is
-/// linked, its last word that it shuts down says nothing.
-fn why_of(standing: MemberStanding, linked: bool, trouble: Option<String>) -> Option<String> {
+/// What is wrong with a node: what the logs say of it, and what the last try to reach it came to. Of a node that is
+/// up, linked or this one, its last word that it shuts down says nothing.
+fn why_of(standing: MemberStanding, up: bool, trouble: Option<String>) -> Option<String> {
     match (standing, said_of(standing), trouble) {
-        (MemberStanding::Resting, _, trouble) if linked => trouble,
+        (MemberStanding::Resting, _, trouble) if up => trouble,
         (MemberStanding::Resting, Some(said), Some(trouble)) => Some(format!("{said} ({trouble})")),
         (_, said, trouble) => said.or(trouble),
     }

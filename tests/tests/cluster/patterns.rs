@@ -104,9 +104,15 @@ async fn a_member_denies_its_own_agents_a_tool_of_another_node() {
     nas.connected(&["demo"]).await;
     join(&nas, &desk, &[]).await;
     nas.mgp_json(&["share", "demo", "--to", "cluster"]).await;
+    let own = ["explain", "anonymous", "nas/demo", "--yet-unknown"];
+    let explained = desk.mgp_json(&own).await;
+    let rule = explained["rule"].as_str().unwrap();
+    assert!(rule.starts_with("nas decides: no grant"), "{explained:#}");
+    assert_eq!(explained["permission"], "deny", "{explained:#}");
     nas.mgp_json(&["grant", "anonymous@desk", "demo"]).await;
     shows(&desk, "nas__demo__test_simple_text").await;
     comes_to(&desk, TEXT, true).await;
+    assert_eq!(desk.mgp_json(&own).await["permission"], "allow");
     let deny = ["grant", "anonymous", "nas/demo:test_simple_text", "--deny"];
     let denied = desk.mgp_json(&deny).await;
     assert!(denied["confirmed"].is_null(), "{denied:#}");

@@ -28,7 +28,7 @@ pub struct NodeNames {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotANode {
     /// Nobody is called so.
-    #[error("no node is called {typed:?}; there {}", there(.known))]
+    #[error("no other node is called {typed:?}; there {}", there(.known))]
     Unknown {
         /// As it was typed.
         typed: String,

@@ -6,7 +6,7 @@ use mgp_engine::policy::grants::{Force, GrantChange, Granted, LogChange};
 use mgp_engine::replication::rules;
 use mgp_policy::access::GrantRecords;
 use mgp_protocol::ids::{AgentId, NodeId, NodeServer, ServerId};
-use mgp_protocol::mgp::access::{Entry, Explanation, Grant, List, Revoke};
+use mgp_protocol::mgp::access::{Entry, Explanation, Grant, List, Permission, Revoke};
 use mgp_protocol::mgp::kernel::nodes::Confirmations;
 use mgp_protocol::refusal::Refusal;
 
@@ -201,20 +201,18 @@ pub(super) async fn explain(cx: &Context, target: GrantTarget) -> Result<Explana
     let GrantTarget {
         agent,
         place,
-        mut notes,
+        notes,
     } = target;
     if let Some(owner) = owner(cx, &place.server)? {
         let own = denied_here(cx, agent.clone(), owner.clone(), place.tool.clone());
         let own = own.await?;
-        notes.extend(there(cx, agent.clone(), owner, place.tool.clone()).await?);
-        let explanation = match own {
+        let name = name_of(cx, owner.node);
+        let there = there(cx, agent.clone(), owner, place.tool.clone()).await?;
+        let here = match own {
             Some(denied) => denied,
             None => super::explained(cx, agent, place).await?,
         };
-        return Ok(Explanation {
-            notes,
-            ..explanation
-        });
+        return Ok(both(here, there, &name, notes));
     }
     let Some(caller) = agent.foreign() else {
         return super::explained(cx, agent, place).await;
@@ -263,22 +261,50 @@ async fn denied_here(
     cx.policies.access.look(look).await
 }
 
+/// What this node says of its agent at the server of another node, and what that node will say: both have to allow it.
+fn both(
+    here: Explanation,
+    there: Option<Explanation>,
+    name: &str,
+    notes: Vec<String>,
+) -> Explanation {
+    let Some(there) = there else {
+        return Explanation { notes, ..here };
+    };
+    let decides = format!("{name} decides, by the grants of the cluster:");
+    let considered = [here.considered, vec![decides], there.considered].concat();
+    let (decided, rule) = match here.permission {
+        Permission::Deny => ((here.permission, here.source), here.rule),
+        Permission::Allow => {
+            let rule = format!("{name} decides: {}", there.rule);
+            ((there.permission, there.source), rule)
+        }
+    };
+    let (permission, source) = decided;
+    Explanation {
+        permission,
+        source,
+        rule,
+        considered,
+        notes,
+    }
+}
+
 /// What the logs say of a local agent at the server of another node, which decides by them.
 async fn there(
     cx: &Context,
     agent: AgentId,
     on: NodeServer,
     tool: Option<String>,
-) -> Result<Vec<String>, Refusal> {
-    let name = name_of(cx, on.node);
+) -> Result<Option<Explanation>, Refusal> {
     let look = move |records: Option<&ClusterRecords<'_>>| {
         let records = records?;
         let (replica, now_ms) = (records.replica, records.now_ms);
         let caller = replica.logs().here().agent(agent);
-        let explained = rules::explain_elsewhere(replica, &caller, &on, tool.as_deref(), now_ms);
-        Some(explained.considered)
+        let tool = tool.as_deref();
+        Some(rules::explain_elsewhere(
+            replica, &caller, &on, tool, now_ms,
+        ))
     };
-    let found = cx.replication.look(look).await?.unwrap_or_default();
-    let decides = format!("{name} decides, by the grants of the cluster:");
-    Ok([vec![decides], found].concat())
+    cx.replication.look(look).await
 }

@@ -240,7 +240,7 @@ fn agents_of_other_nodes_are_read_with_their_home() {
         ("al ice@nas", "' '"),
         ("operator@nas", "kernel's own"),
         ("@nas", "empty"),
-        ("alice@", "no node is called"),
+        ("alice@", "no other node is called"),
     ] {
         let said = known.agent(typed).unwrap_err().to_string();
         assert!(said.contains(words), "{typed}: {said}");
