@@ -357,7 +357,7 @@ impl TreeActor {
                     continue;
                 }
                 TreeEffect::ShowBroken(id, why) => {
-                    self.show(ServerHandle::broken(id, ServerLog::new(), &why));
+                    self.show(ServerHandle::broken(id, self.new_log(), &why));
                     continue;
                 }
                 TreeEffect::Hide(id) => {
@@ -437,7 +437,7 @@ impl TreeActor {
     ) -> Result<(), TreeEvent> {
         let id = spec.id.clone();
         let known = self.servers.load().get(&id).cloned();
-        let handle = known.unwrap_or_else(|| ServerHandle::new(id.clone(), ServerLog::new()));
+        let handle = known.unwrap_or_else(|| ServerHandle::new(id.clone(), self.new_log()));
         let parts = self.parts.clone();
         let actor = ServerActor {
             handle: handle.clone(),
@@ -511,12 +511,18 @@ impl TreeActor {
         Some(told)
     }
 
+    /// The log of a server, without the secrets that the kernel gives to any of them.
+    fn new_log(&self) -> ServerLog {
+        let audit = self.parts.audit.clone();
+        ServerLog::masked(move |line| audit.masks().text(line).into_owned())
+    }
+
     fn hold(&self, spec: ServerSpec) {
         let show = match spec.autostart {
             true => ServerHandle::due,
             false => ServerHandle::new,
         };
-        self.show(show(spec.id, ServerLog::new()));
+        self.show(show(spec.id, self.new_log()));
     }
 
     fn reconfigure(&self, spec: ServerSpec) {

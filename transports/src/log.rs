@@ -5,13 +5,14 @@ mod drain;
 mod visible;
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use tokio::sync::watch;
 
 pub use drain::drain;
-pub use visible::visible;
+pub use visible::{is_hidden, visible};
 
 /// Lines kept per server: enough for the stack trace that explains a crash and what led to it.
 pub const MAX_LINES: usize = 1000;
@@ -54,6 +55,16 @@ pub struct ServerLog(Arc<LogState>);
 struct LogState {
     lines: Mutex<LogRing>,
     newest: watch::Sender<u64>,
+    masking: Option<LineMask>,
+}
+
+/// What takes secrets out of a line before it is kept.
+struct LineMask(Box<dyn Fn(&str) -> String + Send + Sync>);
+
+impl fmt::Debug for LineMask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("LineMask(…)")
+    }
 }
 
 #[derive(Debug, Default)]
@@ -73,9 +84,20 @@ impl ServerLog {
     /// An empty log.
     #[must_use]
     pub fn new() -> Self {
+        Self::with(None)
+    }
+
+    /// The same, of which every line passes `mask` before it is kept.
+    #[must_use]
+    pub fn masked(mask: impl Fn(&str) -> String + Send + Sync + 'static) -> Self {
+        Self::with(Some(LineMask(Box::new(mask))))
+    }
+
+    fn with(masking: Option<LineMask>) -> Self {
         Self(Arc::new(LogState {
             lines: Mutex::default(),
             newest: watch::Sender::new(0),
+            masking,
         }))
     }
 
@@ -114,7 +136,11 @@ impl ServerLog {
     }
 
     fn add(&self, author: Author, line: &[u8]) {
-        let text = shortened(line);
+        let text = match &self.0.masking {
+            // Before it is cut: the beginning of a secret is not found.
+            Some(LineMask(mask)) => shortened(mask(&String::from_utf8_lossy(line)).as_bytes()),
+            None => shortened(line),
+        };
         self.ring(|ring| {
             ring.add(author, text);
             self.0.newest.send_replace(ring.newest);
@@ -164,6 +190,16 @@ fn unix_ms() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_line_is_kept_without_what_its_mask_takes_out() {
+        let log = ServerLog::masked(|line| line.replace("hunter2", "[redacted]"));
+        log.push(b"my token is hunter2\xff");
+        log.note("it said hunter2");
+        let kept: Vec<_> = log.tail(9).into_iter().map(|line| line.text).collect();
+        let wanted = ["my token is [redacted]\u{fffd}", "it said [redacted]"];
+        assert_eq!(kept.iter().map(|text| &**text).collect::<Vec<_>>(), wanted);
+    }
 
     #[test]
     fn the_oldest_lines_go_when_there_are_too_many() {

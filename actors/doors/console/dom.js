@@ -1,6 +1,20 @@
 // Elements out of data. Text of others goes into text nodes and attributes that hold text, never into markup:
 // nothing here or anywhere in the console parses HTML, and the policy of the page makes trying to throw.
 
+/** Attributes that are read to people. */
+const READ = new Set(['title', 'aria-label', 'placeholder', 'alt']);
+
+/**
+ * Text with what nobody sees made visible: it may say something to a model that no person reads, or make two names look
+ * the same. All text passes here. A joiner behind a letter or a picture that may need it stays, as on the command line.
+ */
+export const visible = (text) => String(text ?? '').replace(/[\p{Cc}\p{Cf}\p{Co}\p{Cs}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}]/gu, (char, at, whole) => {
+  if (char === '\n' || char === '\t') return char;
+  const needs = whole[at - 1] > '\x7f' && !/[\u200c\u200d]/.test(whole[at - 1]);
+  if (needs && /[\u200c\u200d\ufe0e\ufe0f]/.test(char)) return char;
+  return `⟨U+${char.codePointAt(0).toString(16).toUpperCase().padStart(4, '0')}⟩`;
+});
+
 /** An element: `h('button', { class: 'a', onclick: f }, 'text', other)`. */
 export function h(tag, props, ...children) {
   const el = document.createElement(tag);
@@ -15,7 +29,7 @@ function set(el, name, value) {
   else if (name === 'class') el.className = value;
   else if (name === 'value' || name === 'checked' || name === 'selected') el[name] = value;
   else if (name === 'href') el.setAttribute('href', safe(value));
-  else el.setAttribute(name, value === true ? '' : value);
+  else el.setAttribute(name, value === true ? '' : READ.has(name) ? visible(value) : value);
 }
 
 /** Only places of this page, and the web. */
@@ -27,7 +41,7 @@ function safe(href) {
 function put(el, children) {
   for (const child of children.flat(Infinity)) {
     if (child === undefined || child === null || child === false) continue;
-    el.append(child instanceof Node ? child : document.createTextNode(String(child)));
+    el.append(child instanceof Node ? child : document.createTextNode(visible(child)));
   }
 }
 
@@ -88,10 +102,6 @@ function stays(old, node) {
 }
 
 const unkeyed = (node) => (node.hears && !node.dataset.key) || [...node.children ?? []].some(unkeyed);
-
-/** Text of others with what nobody sees made visible: it may say something to a model that no person reads. */
-export const visible = (text) => String(text ?? '').replace(/[\p{Cc}\p{Cf}\p{Co}\p{Cs}\p{Zl}\p{Zp}]/gu, (char) =>
-  char === '\n' || char === '\t' ? char : `⟨U+${char.codePointAt(0).toString(16).toUpperCase().padStart(4, '0')}⟩`);
 
 /** A word with a colour of its own, which is said in words, too. */
 export const pill = (kind, text, title) => h('span', { class: `pill ${kind}`, title }, text);

@@ -163,7 +163,7 @@ export async function question(params, from) {
       try {
         return { action: 'accept', content: asked.read() };
       } catch (error) {
-        wrong.textContent = error.message;
+        wrong.textContent = visible(error.message);
         wrong.hidden = false;
         return null;
       }

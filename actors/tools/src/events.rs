@@ -33,6 +33,7 @@ use tokio::sync::oneshot;
 pub use self::at_nodes::NodeNews;
 use self::hub::EventsActor;
 pub use self::last::LastEvents;
+pub use self::log::RecordedEvents;
 pub use self::push_channel::{PushChannel, PushedEvent};
 use mgp_callers::agent::Agent;
 use mgp_callers::directory::Directory;
@@ -41,7 +42,6 @@ use mgp_callers::request::Caller;
 use mgp_runtime::mailbox::{Mailbox, Reply};
 use mgp_servers::link::ToldEvent;
 use mgp_servers::server::{RenewalHold, ResourceFigures, ServerTable};
-use mgp_store::audit::AuditHandle;
 
 /// Bytes of servers' events that may wait for the hub, of all servers together. One more is lost.
 const WAITING_MAX: u64 = 16 << 20;
@@ -54,7 +54,7 @@ pub struct EventsHandle {
     followed: Arc<AtomicU64>,
     room: Arc<Credit>,
     directory: Arc<Directory>,
-    audit: AuditHandle,
+    recorded: RecordedEvents,
 }
 
 /// What the actor is told and asked.
@@ -154,14 +154,14 @@ impl EventsHandle {
     pub async fn start(
         directory: &Arc<Directory>,
         servers: &Arc<ServerTable>,
-        audit: &AuditHandle,
+        recorded: &RecordedEvents,
         figures: &Arc<ResourceFigures>,
     ) -> Result<(Self, ActorCell), SpawnErr> {
         let followed = Arc::default();
         let actor = EventsActor {
             directory: directory.clone(),
             servers: servers.clone(),
-            audit: audit.clone(),
+            recorded: recorded.clone(),
             figures: figures.clone(),
             followed: Arc::clone(&followed),
         };
@@ -172,7 +172,7 @@ impl EventsHandle {
             followed,
             room: Credit::new(WAITING_MAX),
             directory: directory.clone(),
-            audit: audit.clone(),
+            recorded: recorded.clone(),
         };
         Ok((handle, cell))
     }
@@ -222,7 +222,7 @@ impl EventsHandle {
     pub async fn last(&self, caller: &Arc<Caller>, uri: &str) -> Result<String, Refusal> {
         let asked = |reply| EventsMsg::Last(caller.clone(), uri.to_owned(), reply);
         let last = self.mailbox.ask(asked).await.map_err(broken)??;
-        Ok(last.text(caller, &self.directory, &self.audit).await)
+        Ok(last.text(caller, &self.directory, &self.recorded).await)
     }
 
     /// From now on a connection is told when the resource of a channel changes.

@@ -7,6 +7,8 @@ mod table;
 
 use std::io::{self, BufRead, Write};
 
+use mgp_transports::log::visible;
+
 use super::failure::Failure;
 
 pub(super) use pager::Pager;
@@ -41,6 +43,9 @@ pub(super) fn ask_yes(question: &str) -> Result<bool, Failure> {
 pub(super) fn titled(title: &str, width: usize, rows: &[String]) -> String {
     let titles = [title].into_iter().chain(std::iter::repeat(""));
     let rows = titles.zip(rows);
-    rows.map(|(title, row)| format!("{title:<width$} {row}\n"))
+    // A row is one line, whatever is said in it.
+    let lines = rows.map(|(title, row)| (title, visible(row.as_bytes())));
+    lines
+        .map(|(title, line)| format!("{title:<width$} {line}\n"))
         .collect()
 }

@@ -54,7 +54,7 @@ use mgp_store::audit::AuditHandle;
 use mgp_store::trouble::Troubles;
 use mgp_sync::Snapshot;
 use mgp_tools::catalog::{CatalogHandle, Shown};
-use mgp_tools::events::EventsHandle;
+use mgp_tools::events::{EventsHandle, RecordedEvents};
 use mgp_tools::offering::OfferSources;
 use mgp_tools::registrar::{Names, Registrar, Waiting};
 use mgp_tools::search::SearchHandle;
@@ -239,8 +239,9 @@ impl Parts {
         let servers = Arc::new(ServerTable::new(BTreeMap::new()));
         let shown = Arc::new(Snapshot::new(nothing(kernel)));
         let (subscriptions, following) = following(&directory, &servers, &shown).await?;
+        let recorded = recorded_events(&kept);
         let (events, hub) =
-            EventsHandle::start(&directory, &servers, &kept.audit, &connector.figures).await?;
+            EventsHandle::start(&directory, &servers, &recorded, &connector.figures).await?;
         // The agents that are hosts are known only when the servers' host is there.
         let hosts: Arc<OnceLock<Arc<McplAgents>>> = Arc::default();
         let access = AccessActor {
@@ -459,5 +460,13 @@ impl Parts {
                 confirmation: confirmation(kernel),
             },
         })
+    }
+}
+
+/// The audit log as events are made of it.
+fn recorded_events(kept: &StoredState) -> RecordedEvents {
+    RecordedEvents {
+        audit: kept.audit.clone(),
+        seal: kept.seal.clone(),
     }
 }

@@ -48,7 +48,7 @@ use mgp_store::audit::AuditHandle;
 use mgp_store::witnesses::Witnesses;
 use mgp_sync::Snapshot;
 use mgp_tools::catalog::{CatalogActor, CatalogHandle, Shown};
-use mgp_tools::events::EventsHandle;
+use mgp_tools::events::{EventsHandle, RecordedEvents};
 use mgp_tools::registrar::Names;
 use mgp_tools::search::{
     Embedding, Meanings, Program, SearchHandle, SearchOptions, ServerStatusFilter as SearchStatus,
@@ -334,7 +334,11 @@ async fn parts(folder: &Path, servers: &Arc<ServerTable>) -> Parts {
     let (following, _) = Actor::spawn(None, subscriptions, ()).await.unwrap();
     let subscriptions = SubscriptionsHandle::new(Mailbox::new(following.clone()));
     let (audit, figures) = (AuditHandle::off(), ResourceFigures::new());
-    let started = EventsHandle::start(&directory, servers, &audit, &figures).await;
+    let recorded = RecordedEvents {
+        audit: audit.clone(),
+        seal: SealKey::new([7; 32]),
+    };
+    let started = EventsHandle::start(&directory, servers, &recorded, &figures).await;
     let (events, hub) = started.unwrap();
     let access = AccessActor {
         table: table.clone(),

@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-/// The bytes as printable text: colours are taken out, every other control character and every
-/// mark that reorders text is shown by its number, bytes that are no UTF-8 become U+FFFD.
+/// The bytes as printable text: colours are taken out, every other control character, every mark that reorders text
+/// and everything that nobody sees is shown by its number, bytes that are no UTF-8 become U+FFFD.
 #[must_use]
 pub fn visible(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
@@ -12,6 +12,11 @@ pub fn visible(bytes: &[u8]) -> String {
     while let Some(at) = rest.find(is_hidden) {
         out.push_str(&rest[..at]);
         rest = &rest[at..];
+        if let Some(end) = joint(rest, &out) {
+            out.push_str(&rest[..end]);
+            rest = &rest[end..];
+            continue;
+        }
         rest = match sequence(rest) {
             Some(end) => &rest[end..],
             None => shown(rest, &mut out),
@@ -21,10 +26,30 @@ pub fn visible(bytes: &[u8]) -> String {
     out
 }
 
-/// Tabs are harmless; U+2028 and its neighbours break or reorder lines.
-fn is_hidden(c: char) -> bool {
+/// True of what drives a terminal, breaks or reorders lines, or is not seen at all, so that two names look the same or
+/// a model reads what no person does: control characters but the tab, format characters, tags, selectors of variants,
+/// private use. (Unicode 16: `Cc`, `Cf`, `Co`, `Zl`, `Zp`, and what else is ignored by default.)
+#[must_use]
+pub fn is_hidden(c: char) -> bool {
     (c.is_control() && c != '\t')
-        || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+        || matches!(c,
+            '\u{ad}' | '\u{34f}' | '\u{600}'..='\u{605}' | '\u{61c}' | '\u{6dd}' | '\u{70f}'
+            | '\u{890}' | '\u{891}' | '\u{8e2}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
+            | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{e000}'..='\u{f8ff}' | '\u{fe00}'..='\u{fe0f}'
+            | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{110bd}' | '\u{110cd}'
+            | '\u{13430}'..='\u{1343f}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}'
+            | '\u{e0000}'..='\u{e0fff}' | '\u{f0000}'..='\u{10ffff}')
+}
+
+/// The length of a joiner or a selector that stands behind a letter or a picture which may need it: many scripts do,
+/// and so do pictures of several parts. One, for two have no use.
+fn joint(rest: &str, before: &str) -> Option<usize> {
+    let joins = |c: &char| matches!(c, '\u{200c}' | '\u{200d}' | '\u{fe0e}' | '\u{fe0f}');
+    let c = rest.chars().next().filter(joins)?;
+    let needs = before.chars().next_back()?;
+    let repeated = is_hidden(needs) && !matches!(needs, '\u{fe0f}' if c == '\u{200d}');
+    (!needs.is_ascii() && !repeated).then(|| c.len_utf8())
 }
 
 /// The length of the terminal control sequence (`ESC [ … letter`) that `text` begins with.
@@ -55,6 +80,8 @@ mod tests {
     fn plain_text_stays() {
         assert_eq!(visible("a\tb é 漢 🦀\r".as_bytes()), "a\tb é 漢 🦀");
         assert_eq!(visible(b"\xff\xfe ok"), "\u{fffd}\u{fffd} ok");
+        let joined = "\u{645}\u{6cc}\u{200c}\u{62e} \u{1f469}\u{200d}\u{1f4bb} \u{2764}\u{fe0f}\u{200d}\u{1f525}";
+        assert_eq!(visible(joined.as_bytes()), joined);
     }
 
     #[test]
@@ -68,13 +95,32 @@ mod tests {
         );
     }
 
+    /// What nobody sees is shown, for a model reads it and a name is told apart by it.
+    #[test]
+    fn what_is_not_seen_is_shown_by_its_number() {
+        for (text, shown) in [
+            ("read\u{200b}file", "read\\u{200b}file"),
+            ("a\u{61c}b", "a\\u{61c}b"),
+            ("x\u{e0041}\u{e007f}", "x\\u{e0041}\\u{e007f}"),
+            ("a\u{200d}b", "a\\u{200d}b"),
+            ("\u{e9}\u{200d}\u{200d}", "\u{e9}\u{200d}\\u{200d}"),
+            ("\u{1f469}\u{fe0f}\u{fe0f}", "\u{1f469}\u{fe0f}\\u{fe0f}"),
+            ("\u{feff}a\u{ad}\u{f8ff}", "\\u{feff}a\\u{ad}\\u{f8ff}"),
+        ] {
+            assert_eq!(visible(text.as_bytes()), shown);
+        }
+    }
+
     #[test]
     fn nothing_that_drives_a_terminal_survives() {
         let mut bytes: Vec<u8> = (0..=255).cycle().take(2000).collect();
         for at in 0..bytes.len() {
             bytes[at] = 0x1b;
             let text = visible(&bytes[at.saturating_sub(9)..bytes.len().min(at + 9)]);
-            assert!(!text.chars().any(is_hidden), "{text:?}");
+            assert!(
+                !text.chars().any(|c| c.is_control() && c != '\t'),
+                "{text:?}"
+            );
         }
         assert_eq!(visible(b"\x1b["), "\\u{1b}[");
     }

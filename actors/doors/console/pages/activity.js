@@ -120,7 +120,7 @@ export default function activity({ main, kernel, store, on, rest, signal }) {
         if (method !== 'notifications/progress' || !params.total) return;
         bar.max = params.total;
         bar.value = params.progress;
-        word.textContent = params.message;
+        word.textContent = visible(params.message);
       };
       try {
         const found = await kernel.ask('mgp/audit/verify', {}, { heard, signal: stop.signal, token: true });

@@ -56,7 +56,7 @@ export function tryTool({ kernel, tool, server, signal }) {
     const heard = ({ method, params }) => {
       if (method === 'notifications/progress') {
         if (params.total) { progress.max = params.total; progress.value = params.progress; }
-        word.textContent = [params.message, params.total ? `${params.progress} of ${params.total}` : params.progress].filter((one) => one !== undefined && one !== '').join(' · ');
+        word.textContent = visible([params.message, params.total ? `${params.progress} of ${params.total}` : params.progress].filter((one) => one !== undefined && one !== '').join(' · '));
       }
       if (method === 'notifications/message') came(`[${params.level}] ${typeof params.data === 'string' ? params.data : JSON.stringify(params.data)}\n`);
       if (method === 'notifications/mgp.stream.chunk') came(String(params.content?.text ?? JSON.stringify(params.content ?? params)));

@@ -36,7 +36,7 @@ use mgp_runtime::task_supervisor::TaskSupervisorHandle;
 use mgp_servers::server::{ResourceFigures, ServerTable};
 use mgp_store::audit::AuditHandle;
 use mgp_tools::catalog::Shown;
-use mgp_tools::events::EventsHandle;
+use mgp_tools::events::{EventsHandle, RecordedEvents};
 use mgp_tools::subscriptions::{SubscriptionsActor, SubscriptionsHandle};
 use tokio_util::sync::CancellationToken;
 
@@ -69,7 +69,10 @@ impl Scene {
         let started = EventsHandle::start(
             &directory,
             &servers,
-            &AuditHandle::off(),
+            &RecordedEvents {
+                audit: AuditHandle::off(),
+                seal: SealKey::new([7; 32]),
+            },
             &ResourceFigures::new(),
         )
         .await;

@@ -60,8 +60,8 @@ pub(super) struct EventEntry {
 }
 
 impl EventEntry {
-    /// An event of the kernel's own; `cursor` is its number in the audit log.
-    pub(super) fn of_kernel(event: &KernelEvent, cursor: Option<u64>) -> Arc<Self> {
+    /// An event of the kernel's own; `cursor` is its place in the audit log.
+    pub(super) fn of_kernel(event: &KernelEvent, cursor: Option<&str>) -> Arc<Self> {
         let timestamp = quoted(&event.timestamp);
         let severity = serde_json::to_string(&event.severity).expect("a word is always JSON");
         let mut more = format!(r#","_mgp.severity":{severity}"#);

@@ -17,7 +17,7 @@ use super::at_nodes::FollowedAtNodes;
 use super::entry::{EventEntry, EventFeed, limits};
 use super::push_channel::PushChannel;
 use super::subscription::{FeedKey, SubscriptionMsg};
-use super::{EventsMsg, FollowingOver, log};
+use super::{EventsMsg, FollowingOver, RecordedEvents};
 use mgp_runtime::mailbox::{Mailbox, Reply};
 use mgp_runtime::task::SupervisedTask;
 use mgp_servers::link::ToldEvent;
@@ -202,14 +202,14 @@ impl EventsState {
         }
     }
 
-    pub(super) fn recorded(&mut self, records: &[(u64, String)]) {
+    pub(super) fn take_recorded(&mut self, log: &RecordedEvents, records: &[(u64, String)]) {
         for (sequence, record) in records {
             if *sequence > self.recorded.saturating_add(1) {
                 let followed = self.of_kernel.keys().copied();
                 self.lost = followed.filter(|channel| channel.is_logged()).collect();
             }
             self.recorded = *sequence;
-            if let Some((channel, event)) = log::entry(*sequence, record) {
+            if let Some((channel, event)) = log.entry(*sequence, record) {
                 let missed = u64::from(self.lost.remove(&channel));
                 self.publish(&FeedKey::Kernel(channel), &event, missed);
             }

@@ -15,12 +15,13 @@ use super::at_nodes::FollowedAtNodes;
 use super::entry::{EventAccess, EventEntry};
 use super::feeds::{EventsState, OpenSubscription};
 use super::subscription::{FeedKey, SubscriptionMsg};
-use super::{EventsMsg, FollowingOver, LastEvents, bit, log, resources, unknown, upstream};
+use super::{
+    EventsMsg, FollowingOver, LastEvents, RecordedEvents, bit, log, resources, unknown, upstream,
+};
 use mgp_callers::directory::Directory;
 use mgp_callers::request::Caller;
 use mgp_runtime::mailbox::{Mailbox, Queued, Reply};
 use mgp_servers::server::{RenewalHold, ResourceFigures, ServerTable};
-use mgp_store::audit::AuditHandle;
 
 /// Fixed at construction.
 #[derive(Debug)]
@@ -30,7 +31,7 @@ pub(super) struct EventsActor {
     /// How servers are reached.
     pub(super) servers: Arc<ServerTable>,
     /// Where what happened is written down.
-    pub(super) audit: AuditHandle,
+    pub(super) recorded: RecordedEvents,
     /// What servers use of the machine.
     pub(super) figures: Arc<ResourceFigures>,
     /// The channels that somebody follows, as the handle reads them.
@@ -106,7 +107,7 @@ impl Actor for EventsActor {
                 state.publish(&FeedKey::Kernel(event.channel), &entry(&event), 0);
             }
             EventsMsg::Recorded(records, reply) => {
-                state.recorded(&records);
+                state.take_recorded(&self.recorded, &records);
                 reply.send(());
             }
             EventsMsg::PushChannels(server, all) => self.push_channels(state, server, all),
@@ -145,7 +146,7 @@ impl EventsActor {
         &self,
         caller: &Caller,
     ) -> impl Iterator<Item = KernelChannel> + use<> {
-        let (logs, operator) = (self.audit.is_on(), caller.operator);
+        let (logs, operator) = (self.recorded.audit.is_on(), caller.operator);
         // An agent of another node has those of its own kernel.
         let foreign = caller.agent.is_foreign();
         let all = KernelChannel::ALL.into_iter().filter(move |_| !foreign);
@@ -166,8 +167,12 @@ impl EventsActor {
         let wanted = state.of_kernel.keys().any(|channel| channel.is_logged());
         match (wanted, &state.log) {
             (true, None) => {
-                state.recorded = self.audit.newest();
-                state.log = Some(log::follow(&self.audit, state.recorded, state.me.clone()));
+                state.recorded = self.recorded.audit.newest();
+                state.log = Some(log::follow(
+                    &self.recorded.audit,
+                    state.recorded,
+                    state.me.clone(),
+                ));
             }
             (false, Some(_)) => state.log = None,
             (true, Some(_)) | (false, None) => {}

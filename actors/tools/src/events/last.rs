@@ -7,10 +7,9 @@ use mgp_protocol::mgp::events::{ChannelPattern, RESOURCES};
 use mgp_protocol::refusal::Refusal;
 
 use super::entry::{EventAccess, EventEntry, EventFeed};
-use super::log;
+use super::log::{self, RecordedEvents};
 use mgp_callers::directory::Directory;
 use mgp_callers::request::Caller;
-use mgp_store::audit::AuditHandle;
 
 /// Events of one channel that are read, at most.
 const READ: usize = 100;
@@ -33,9 +32,9 @@ impl LastEvents {
         self,
         caller: &Caller,
         directory: &Directory,
-        audit: &AuditHandle,
+        recorded: &RecordedEvents,
     ) -> String {
-        let newest = audit.newest();
+        let newest = recorded.audit.newest();
         let records = (newest.saturating_sub(LOOKED_AT), newest);
         let access = EventAccess::new(caller, directory);
         let wanted = |channel: KernelChannel, event: &EventEntry| {
@@ -44,7 +43,7 @@ impl LastEvents {
         let logged = match self.logged.is_empty() {
             true => Vec::new(),
             false => {
-                let read = log::earlier(audit, records, LOOKED_AT, wanted).await;
+                let read = log::earlier(recorded, records, LOOKED_AT, wanted).await;
                 read.unwrap_or_default().events
             }
         };

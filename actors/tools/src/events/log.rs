@@ -5,8 +5,10 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mgp_engine::callers::seal::{Purpose, SealKey};
 use mgp_engine::tools::events::channels::{KernelChannel, KernelEvent};
 use mgp_protocol::mgp::audit::Event;
+use mgp_protocol::refusal::Refusal;
 
 use super::EventsMsg;
 use super::entry::EventEntry;
@@ -22,6 +24,43 @@ const KEPT: usize = 1_000;
 /// How long it takes until a log that cannot be read is tried again: the first time, and at most.
 const AGAIN: Duration = Duration::from_secs(1);
 const AGAIN_MAX: Duration = Duration::from_secs(30);
+
+/// The audit log, as events are made of it. The number of a record says how much everybody does: it leaves the kernel
+/// sealed.
+#[derive(Clone, Debug)]
+pub struct RecordedEvents {
+    /// The log.
+    pub audit: AuditHandle,
+    /// What seals the numbers of its records.
+    pub seal: SealKey,
+}
+
+impl RecordedEvents {
+    /// The event of a record, with its channel.
+    pub(super) fn entry(
+        &self,
+        sequence: u64,
+        record: &str,
+    ) -> Option<(KernelChannel, Arc<EventEntry>)> {
+        let record: Event = serde_json::from_str(record).ok()?;
+        let event = KernelEvent::of_record(&record)?;
+        let cursor = self.seal.seal(Purpose::Event, "", &sequence);
+        Some((event.channel, EventEntry::of_kernel(&event, Some(&cursor))))
+    }
+
+    /// The record that a cursor stands for; 0, which is before all of them, is nobody's secret. The operator sees the
+    /// numbers themselves elsewhere, and may name one.
+    pub(super) fn read_cursor(&self, cursor: &str, by_operator: bool) -> Result<u64, Refusal> {
+        if let Ok(number) = cursor.parse()
+            && (by_operator || number == 0)
+        {
+            return Ok(number);
+        }
+        let unread =
+            |_| Refusal::BadParams("`_mgp.cursor` is not one that an event carried".to_owned());
+        self.seal.open(Purpose::Event, "", cursor).map_err(unread)
+    }
+}
 
 /// Sends the hub every record that is written after one; ends when dropped. What cannot be read is tried
 /// again; where that is in vain, too, it goes on with what is written then, and the numbers of the records
@@ -72,17 +111,10 @@ async fn followed(audit: &AuditHandle, from: &mut u64, hub: &Mailbox<EventsMsg>)
     }
 }
 
-/// The event of a record, with its channel.
-pub(super) fn entry(sequence: u64, record: &str) -> Option<(KernelChannel, Arc<EventEntry>)> {
-    let record: Event = serde_json::from_str(record).ok()?;
-    let event = KernelEvent::of_record(&record)?;
-    Some((event.channel, EventEntry::of_kernel(&event, Some(sequence))))
-}
-
 /// The last events after one record and up to another that are wanted; at most so many records are looked
 /// through for them.
 pub(super) async fn earlier(
-    audit: &AuditHandle,
+    recorded: &RecordedEvents,
     (after, until): (u64, u64),
     most: u64,
     wanted: impl Fn(KernelChannel, &EventEntry) -> bool + Send,
@@ -91,7 +123,7 @@ pub(super) async fn earlier(
     // How many there were before is not known, and what others did is not told: one number is missing.
     let mut missed = u64::from(begin > after);
     let mut events = VecDeque::new();
-    let Some(mut records) = audit.after(begin).await? else {
+    let Some(mut records) = recorded.audit.after(begin).await? else {
         return Ok(EarlierEvents::default());
     };
     'all: loop {
@@ -103,7 +135,7 @@ pub(super) async fn earlier(
             if sequence > until {
                 break 'all;
             }
-            let event = entry(sequence, &record);
+            let event = recorded.entry(sequence, &record);
             let event = event.filter(|(channel, event)| wanted(*channel, event));
             events.extend(event.map(|(_, event)| event));
             if events.len() > KEPT {

@@ -97,7 +97,7 @@ impl EventsActor {
         may_subscribe(state, agent.connection, asked.channels.len())?;
         let after = asked
             .cursor
-            .map(|cursor| read_cursor(&cursor))
+            .map(|cursor| self.recorded.read_cursor(&cursor, caller.operator))
             .transpose()?;
         let channels = asked.channels.iter();
         let channels = channels.filter_map(|name| ChannelPattern::parse(name));
@@ -195,7 +195,7 @@ impl EventsActor {
         (after, severity): (u64, Severity),
     ) {
         let channels: Vec<_> = open.of_kernel.iter().copied().collect();
-        let (audit, mailbox) = (self.audit.clone(), open.mailbox.clone());
+        let (recorded, mailbox) = (self.recorded.clone(), open.mailbox.clone());
         let (caller, directory) = (caller.clone(), self.directory.clone());
         let until = state.recorded;
         task::detached("events.earlier", async move {
@@ -205,7 +205,7 @@ impl EventsActor {
                 severe && channels.contains(&channel) && access.hears(event)
             };
             let records = (after.min(until), until);
-            let read = log::earlier(&audit, records, log::LOOKED_AT, wanted);
+            let read = log::earlier(&recorded, records, log::LOOKED_AT, wanted);
             let earlier = read.await.unwrap_or_else(|error| {
                 tracing::warn!(%error, "earlier events cannot be read");
                 // Their numbers are missing.
@@ -305,9 +305,4 @@ fn alone() -> Refusal {
     Refusal::BadRequest(
         "events come to a connection or a session; a stateless client follows the resources mgp://events/CHANNEL with subscriptions/listen".into(),
     )
-}
-
-fn read_cursor(cursor: &str) -> Result<u64, Refusal> {
-    let unread = || Refusal::BadParams("`_mgp.cursor` is not one that an event carried".to_owned());
-    cursor.parse().map_err(|_| unread())
 }

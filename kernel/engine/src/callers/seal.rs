@@ -40,6 +40,8 @@ pub enum Purpose {
     Task,
     /// A promise of MCP-lite.
     Promise,
+    /// The cursor of an event.
+    Event,
 }
 
 /// Not a text that this kernel made for this caller and purpose. The message is the same for every cause,
@@ -149,6 +151,7 @@ fn bound(purpose: Purpose, bound_to: &str) -> Vec<u8> {
         Purpose::State => "state",
         Purpose::Task => "task",
         Purpose::Promise => "promise",
+        Purpose::Event => "event",
     };
     [purpose.as_bytes(), b"\0", bound_to.as_bytes()].concat()
 }

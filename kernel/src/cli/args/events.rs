@@ -40,7 +40,7 @@ pub struct TailEvents {
     pub channels: Vec<String>,
     /// First the events that were written down after the one with this cursor; 0 for the oldest.
     #[arg(long, value_name = "CURSOR")]
-    pub since: Option<u64>,
+    pub since: Option<String>,
     /// None that is less severe.
     #[arg(long, value_name = "SEVERITY", value_enum)]
     pub min_severity: Option<TypedSeverity>,

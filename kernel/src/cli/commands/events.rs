@@ -31,8 +31,8 @@ fn tail(context: &CliContext, typed: &TailEvents) -> Result<(), Failure> {
         min_severity: typed.min_severity.map(Into::into),
     };
     let mut asked = json!({"channels": channels, "filter": filter});
-    if let Some(since) = typed.since {
-        asked["_mgp.cursor"] = since.to_string().into();
+    if let Some(since) = &typed.since {
+        asked["_mgp.cursor"] = since.as_str().into();
     }
     context.with_kernel(async |client| {
         let answer = client.request(Subscribe::METHOD, &asked, &mut ()).await?;

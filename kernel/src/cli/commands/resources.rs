@@ -1,6 +1,7 @@
 //! `mgp resources list|read`.
 
 use mgp_protocol::mcp::{Method, resources};
+use mgp_transports::log::visible;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -9,7 +10,7 @@ use crate::cli::client::{CliContext, ConnectOptions, pages, read};
 use crate::cli::failure::Failure;
 use crate::cli::print::content::{self, Saver};
 use crate::cli::print::{say, table};
-use crate::cli::words::{one_line, plain};
+use crate::cli::words::one_line;
 
 /// A resource or a template, as far as it is shown.
 #[derive(Deserialize)]
@@ -53,8 +54,8 @@ fn list(context: &CliContext, typed: &Listing) -> Result<(), Failure> {
         let item: Resource = read(item)?;
         let what = item.description.or(item.title).unwrap_or(item.name);
         table.add_row([
-            plain(&item.uri),
-            plain(&item.mime_type.unwrap_or_default()),
+            visible(item.uri.as_bytes()),
+            one_line(&item.mime_type.unwrap_or_default(), 60),
             one_line(&what, 100),
         ]);
     }

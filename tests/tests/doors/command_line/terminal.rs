@@ -3,6 +3,7 @@
 mod arguments;
 mod completions;
 mod following;
+mod hostile;
 mod pager;
 mod tables;
 mod top;

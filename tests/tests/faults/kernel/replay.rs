@@ -46,8 +46,11 @@ async fn nothing_of_a_replay_outlives_it() {
     let folders = || fs::read_dir(&temporary).unwrap().count();
     let fixture = Program::fixture(&[]);
     let file = file.display().to_string();
-    let replay = Program::ours("mgp", ["replay", &file, "--", &fixture.command, "--stdio"])
-        .env("TMPDIR", temporary.display().to_string());
+    let replay = Program::ours(
+        "mgp",
+        ["replay", &file, "--yes", "--", &fixture.command, "--stdio"],
+    )
+    .env("TMPDIR", temporary.display().to_string());
     for signal in [Signal::SIGKILL, Signal::SIGTERM, Signal::SIGINT] {
         let mut replay = Process::start("mgp replay", &replay);
         let mut everyone = Vec::new();

@@ -80,6 +80,11 @@ async fn what_others_did_takes_no_room_after_a_cursor() {
         agent.call("it__echo", json!({"text": text})).await.result();
     }
     let cursor = heard(&mut agent).await["_mgp.cursor"].clone();
+    // The number of a record would say how much others do.
+    assert!(cursor.as_str().unwrap().parse::<u64>().is_err(), "{cursor}");
+    let counted = json!({"channels": ["tool.completed"], "_mgp.cursor": "1"});
+    let refused = agent.request("mgp/events/subscribe", counted).await;
+    assert_eq!(refused.error()["code"], -32602);
     let second = heard(&mut agent).await["_mgp.cursor"].clone();
     let mut owner = owner(&kernel).await;
     for _ in 0..1_200 {

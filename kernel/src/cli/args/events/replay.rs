@@ -39,7 +39,7 @@ pub struct Replay {
     /// Write answers that differ into the file.
     #[arg(long)]
     pub update: bool,
-    /// Call tools that destroy things without asking.
+    /// Make calls that may change something without asking.
     #[arg(short, long)]
     pub yes: bool,
     /// Ask a fresh copy of a server in a kernel of its own: the program and its arguments, after `--`.

@@ -16,6 +16,7 @@ use mgp_protocol::jsonrpc::METHOD_NOT_FOUND;
 use mgp_protocol::mcp::{Method, Progress, tools};
 use mgp_protocol::mgp::door;
 use mgp_protocol::mgp::kernel::recorder::Play;
+use mgp_protocol::splice::member;
 use mgp_store::atomic_file;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -31,6 +32,11 @@ use crate::cli::client::{
 use crate::cli::failure::Failure;
 use crate::cli::print::{ask_yes, report as tell};
 use crate::cli::words::plain;
+
+/// The most calls that are shown before they are made.
+const SHOWN_MAX: usize = 50;
+/// Longest that one of them is shown, in characters.
+const ARGUMENTS_MAX: usize = 2_000;
 
 /// Carries it out.
 pub(in crate::cli::commands) fn replay(
@@ -164,31 +170,52 @@ impl Playing<'_> {
         })
     }
 
-    /// Tools that say that they destroy things are called when a person agrees.
+    /// Tools that may change something are called when a person agrees, who sees with what: a recording can be
+    /// somebody else's.
     async fn agreed(&self, client: &mut KernelClient) -> Result<(), Failure> {
-        let called = self.recording.steps.iter();
-        let called = called.filter(|step| step.method == tools::Call::METHOD);
-        let called: BTreeSet<&str> = called.filter_map(|step| step.about.as_deref()).collect();
-        if called.is_empty() || self.typed.yes {
+        let calls = self.recording.steps.iter();
+        let calls: Vec<&ReplayStep> = calls
+            .filter(|step| step.method == tools::Call::METHOD)
+            .collect();
+        if calls.is_empty() || self.typed.yes {
             return Ok(());
         }
         let listed = pages::all(client, tools::List::METHOD, "tools").await?;
         let listed = listed.iter().filter_map(|tool| read::<ToolRisk>(tool).ok());
-        let dangerous = listed.filter(|tool| tool.destroys() && called.contains(&*tool.name));
-        let dangerous: Vec<String> = dangerous.map(|tool| tool.name).collect();
-        if dangerous.is_empty() {
+        let harmless = listed.filter(|tool| !tool.may_destroy());
+        let harmless: BTreeSet<String> = harmless.map(|tool| tool.name).collect();
+        let asked = |step: &&ReplayStep| {
+            let tool = step.about.as_deref();
+            tool.is_none_or(|tool| !harmless.contains(tool))
+        };
+        let asked: Vec<String> = calls
+            .into_iter()
+            .filter(asked)
+            .map(|step| self.shown_call(step))
+            .collect();
+        if asked.is_empty() {
             return Ok(());
         }
-        let named = plain(&dangerous.join(", "));
-        let agreed = self.asks
-            && ask_yes(&format!(
-                "Of its tools these destroy things: {named}. Call them?"
-            ))?;
-        match agreed {
+        tell(shown_calls(&asked));
+        match self.asks && ask_yes("These calls may change or destroy something. Make them?")? {
             true => Ok(()),
-            false => Err(Failure::Usage(format!(
-                "nothing was played: the recording calls tools that destroy things ({named}); --yes plays it"
-            ))),
+            false => Err(Failure::Usage(
+                "nothing was played: these calls may change or destroy something, for their tools do not say \
+                 otherwise; --yes makes them"
+                    .into(),
+            )),
+        }
+    }
+
+    /// A call with its arguments, on one line.
+    fn shown_call(&self, step: &ReplayStep) -> String {
+        let params = self.recording.params(step).unwrap_or_default();
+        let name = step.about.as_deref().unwrap_or("(no name)");
+        let arguments = member(&params, "arguments").unwrap_or("{}");
+        let text = plain(&format!("line {}: {name} {arguments}", step.line)).replace('\n', " ");
+        match text.char_indices().nth(ARGUMENTS_MAX) {
+            None => text,
+            Some((end, _)) => format!("{}… ({} bytes)", &text[..end], text.len()),
         }
     }
 
@@ -269,6 +296,18 @@ fn masked(step: &ReplayStep, names: &[String]) -> SkippedStep {
     }
 }
 
+/// The calls that are asked about; many more than these nobody reads.
+fn shown_calls(asked: &[String]) -> String {
+    let mut text = format!("{} calls:", asked.len());
+    for call in asked.iter().take(SHOWN_MAX) {
+        text += &format!("\n  {call}");
+    }
+    if let Some(more) = asked.len().checked_sub(SHOWN_MAX).filter(|more| *more > 0) {
+        text += &format!("\n  and {more} more");
+    }
+    text
+}
+
 /// What a tool says of its effects.
 #[derive(Deserialize)]
 struct ToolRisk {
@@ -278,8 +317,9 @@ struct ToolRisk {
 }
 
 impl ToolRisk {
-    fn destroys(&self) -> bool {
-        self.annotations["destructiveHint"] == true && self.annotations["readOnlyHint"] != true
+    /// As MCP has it: who says nothing may destroy something.
+    fn may_destroy(&self) -> bool {
+        self.annotations["destructiveHint"] != false && self.annotations["readOnlyHint"] != true
     }
 }
 

@@ -2,6 +2,7 @@
 
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::servers::{Instance, List, Server};
+use mgp_transports::log::visible;
 use serde_json::json;
 
 use super::ListedServers;
@@ -28,7 +29,7 @@ pub(super) fn show(context: &CliContext, id: &str) -> Result<(), Failure> {
 fn in_words(server: &Server) -> String {
     let mut text = format!("{} is {}", server.id, standing(server));
     if let Some(why) = why(server, usize::MAX) {
-        text += &format!(": {why}");
+        text += &format!(": {}", visible(why.as_bytes()));
     }
     text += &format!(", for {}\n", time(server.since_ms));
     for (title, rows) in rows(server) {

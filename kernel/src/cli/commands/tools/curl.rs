@@ -5,6 +5,7 @@ use std::fs;
 
 use mgp_engine::tool_names::shown;
 use mgp_protocol::lite::openapi::path_segment;
+use mgp_transports::log::is_hidden;
 use serde_json::{Map, Value, json};
 
 use super::arguments::{self, TypedArguments};
@@ -131,11 +132,13 @@ impl<'a> CurlRequest<'a> {
 fn printable(value: &Value) -> String {
     let mut text = String::new();
     for c in value.to_string().chars() {
-        match c.is_control()
-            || matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
-        {
-            // None of these needs a pair of escapes.
-            true => drop(write!(text, "\\u{:04x}", u32::from(c))),
+        match is_hidden(c) || c == '\t' {
+            true => {
+                let mut units = [0; 2];
+                for unit in c.encode_utf16(&mut units) {
+                    let _ = write!(text, "\\u{unit:04x}");
+                }
+            }
             false => text.push(c),
         }
     }

@@ -12,6 +12,11 @@ use crate::scene;
 /// A tool that says that it destroys something.
 const DESTROYER: &str =
     r#"{"name":"wipe","inputSchema":{"type":"object"},"annotations":{"destructiveHint":true}}"#;
+/// One that says nothing of that.
+const SILENT: &str = r#"{"name":"write","inputSchema":{"type":"object"}}"#;
+/// One that says that it changes nothing.
+const READER: &str =
+    r#"{"name":"look","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":true}}"#;
 
 fn out(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
@@ -73,7 +78,11 @@ async fn a_recording_is_a_test_of_its_server() {
     let file = kernel.folder().join("it.jsonl");
     let path = file.display().to_string();
     record(&kernel, &path).await;
-    let replay = async |args: &[&str]| kernel.mgp(&[&["replay", &path], args].concat()).await;
+    let replay = async |args: &[&str]| {
+        kernel
+            .mgp(&[&["replay", &path, "--yes"], args].concat())
+            .await
+    };
 
     let played = replay(&[]).await;
     let said = out(&played);
@@ -81,7 +90,7 @@ async fn a_recording_is_a_test_of_its_server() {
     assert!(said.contains("0 different, 1 not played"), "{said}");
     assert!(said.contains("--set password=env:VARIABLE"), "{said}");
     let whole = kernel
-        .program(&["replay", &path, "--set", "password=env:PW"])
+        .program(&["replay", &path, "--yes", "--set", "password=env:PW"])
         .env("PW", "p4ss");
     let whole = whole.output(DEADLINE).await;
     assert!(whole.status.success(), "{}{}", out(&whole), err(&whole));
@@ -155,27 +164,43 @@ async fn progress_is_compared(file: &Path, replay: impl AsyncFn(&[&str]) -> Outp
     assert!(replay(&[]).await.status.success());
 }
 
-/// Decision 0068: tools that destroy things are called when somebody agrees; what is no recording, and one of an
-/// agent, is not played; and nobody but the operator plays.
+/// Decision 0068: calls that may destroy something, as do those of tools that do not say, are shown and made when
+/// somebody agrees; what is no recording, and one of an agent, is not played; and nobody but the operator plays.
 #[tokio::test]
 async fn what_is_not_played_unasked() {
-    let fixture = Program::fixture(&["--tool", DESTROYER]);
+    let fixture = Program::fixture(&["--tool", DESTROYER, "--tool", SILENT, "--tool", READER]);
     let kernel = Kernel::start(&fixture.entry("it")).await;
     kernel.connected(&["it"]).await;
     let file = kernel.folder().join("it.jsonl");
     let path = file.display().to_string();
-    let mut trace = tracing(&kernel, &["it", "--save", &path, "--count", "2"]).await;
+    let mut trace = tracing(&kernel, &["it", "--save", &path, "--count", "6"]).await;
     let mut agent = scene::http_agent(&kernel, None, "{}").await;
     agent.call("it:wipe", json!({})).await.result();
+    let written = json!({"path": "notes\u{202e}.txt"});
+    agent.call("it:write", written).await.result();
+    agent.call("it:look", json!({})).await.result();
     assert!(trace.end(DEADLINE).await.success());
-    assert_eq!(recorded(&file).1.len(), 2);
+    assert_eq!(recorded(&file).1.len(), 6);
     let asked = kernel.mgp(&["replay", &path]).await;
     assert_eq!(asked.status.code(), Some(2), "{}", err(&asked));
+    let said = err(&asked);
+    let shown = r#"write {"path":"notes\u{202e}.txt"}"#;
+    assert!(said.contains("wipe {}") && said.contains(shown), "{said}");
     assert!(
-        err(&asked).contains("(wipe); --yes plays it"),
-        "{}",
-        err(&asked)
+        !said.contains("look {}") && said.contains("--yes makes them"),
+        "{said}"
     );
+    let text = std::fs::read_to_string(&file).unwrap();
+    let harmless = file.with_extension("harmless.jsonl");
+    let kept = text
+        .lines()
+        .filter(|line| line.contains("look") || line.contains("\"format\""));
+    let kept: String = kept.map(|line| format!("{line}\n")).collect();
+    std::fs::write(&harmless, kept).unwrap();
+    let read = kernel
+        .mgp(&["replay", &harmless.display().to_string()])
+        .await;
+    assert!(read.status.success(), "{}{}", out(&read), err(&read));
     assert!(
         kernel
             .mgp(&["replay", &path, "--yes"])

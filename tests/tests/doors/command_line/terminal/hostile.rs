@@ -1,0 +1,159 @@
+//! Texts of others on a terminal.
+
+use std::collections::BTreeSet;
+use std::process::Output;
+
+use mgp_tests::harness::{DEADLINE, Kernel, Program};
+use serde_json::json;
+
+/// Drives a terminal, reorders, hides, and begins a line that looks like one of the kernel's.
+const HOSTILE: &str = "\u{1b}]0;T\u{7}\u{1b}[2J\u{9b}2J\u{202e}gnp.exe\u{202c}\u{61c}\u{200b}\u{e0041}\u{feff}\r\nFAKE LINE mgp: all is well";
+
+/// Commands that show what others said, and what they are typed with here.
+const SHOWN: [&str; 32] = [
+    "servers list",
+    "servers info h",
+    "servers logs h",
+    "servers outdated",
+    "tools list",
+    "tools list --server h",
+    "tools call h:said",
+    "tools call h:nosuch",
+    "tools find said",
+    "prompts list",
+    "prompts get h__nosuch",
+    "resources list",
+    "resources read said:nosuch",
+    "status",
+    "status --tree",
+    "pending",
+    "audit tail -n 50",
+    "audit find --limit 50",
+    "audit verify",
+    "explain agent.local h:said",
+    "grants",
+    "doctor",
+    "top --once",
+    "events channels",
+    "sets list",
+    "sets info none",
+    "mcpl sets list",
+    "metrics",
+    "calls show 0",
+    "agents list",
+    "shares",
+    "cluster status",
+];
+
+/// Of these some only say what the person typed or what this machine has, some need what is not here, and some run
+/// until they are ended; what they show goes the same ways.
+const OTHERS: &str = "up down demo stdio console accept backup restore import export connect login logout trust \
+    untrust completions trace replay approve answer deny grant revoke share unshare \
+    service-install service-status service-remove servers-search servers-add servers-remove servers-start servers-stop \
+    servers-restart servers-update secrets-set secrets-list secrets-remove agents-add agents-remove agents-token \
+    mcpl-sets-enable mcpl-sets-disable mcpl-sets-reset mcpl-forget state-log state-rollback audit-acknowledge events-tail \
+    node-id node-invite node-join node-approve node-refuse node-list node-revoke node-rename node-promote node-demote \
+    node-drain node-forget node-leave node-rekey node-tickets node-withdraw cluster-recover lan-on lan-off lan-status";
+
+/// What no terminal should get from a stranger, and a line that is forged.
+fn troubles(output: &Output) -> Vec<String> {
+    let text = [&output.stdout[..], &output.stderr[..]].concat();
+    let text = String::from_utf8(text).expect("it is text");
+    let hidden = |c: &char| (c.is_control() && !"\n\t".contains(*c)) || HOSTILE_MARKS.contains(c);
+    let hidden: BTreeSet<String> = text
+        .chars()
+        .filter(hidden)
+        .map(|c| format!("{c:?}"))
+        .collect();
+    let forged = text.lines().filter(|line| line.starts_with("FAKE LINE"));
+    hidden
+        .into_iter()
+        .chain(forged.map(str::to_owned))
+        .collect()
+}
+
+const HOSTILE_MARKS: [char; 6] = [
+    '\u{202e}',
+    '\u{202c}',
+    '\u{61c}',
+    '\u{200b}',
+    '\u{e0041}',
+    '\u{feff}',
+];
+
+/// The commands that are no groups, from their help, as `group command`.
+async fn leaves(kernel: &Kernel, group: &str) -> Vec<String> {
+    let words: Vec<&str> = group.split(' ').filter(|word| !word.is_empty()).collect();
+    let help = kernel.mgp(&[&words[..], &["--help"]].concat()).await;
+    let help = String::from_utf8_lossy(&help.stdout).into_owned();
+    let commands = help.lines().skip_while(|line| *line != "Commands:").skip(1);
+    let commands = commands.take_while(|line| line.starts_with(' ') || line.is_empty());
+    let names = commands.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+    let names = names.filter_map(|line| line.split_whitespace().next());
+    names
+        .filter(|name| *name != "help")
+        .map(|name| format!("{group} {name}").trim().to_owned())
+        .collect()
+}
+
+/// Every command is walked, or named as one that is not: whatever a server says, in names, titles, descriptions, types,
+/// errors or on stderr, drives no terminal, hides nothing, and forges no line.
+#[tokio::test]
+async fn nothing_that_a_server_says_drives_a_terminal_or_forges_a_line() {
+    let tool = json!({
+        "name": "said", "title": HOSTILE, "description": HOSTILE,
+        "inputSchema": {"type": "object", "title": HOSTILE, "properties": {HOSTILE: {"description": HOSTILE}}},
+    });
+    let (tool, name) = (tool.to_string(), format!("n{HOSTILE}"));
+    let fixture = Program::fixture(&["--name", &name, "--said", HOSTILE, "--tool", &tool]);
+    let kernel = Kernel::start(&fixture.entry("h")).await;
+    kernel.connected(&["h"]).await;
+    for line in SHOWN {
+        let words: Vec<&str> = line.split(' ').collect();
+        let output = kernel.program(&words).output(DEADLINE).await;
+        // What a tool, a prompt or a resource holds has lines of its own.
+        assert_eq!(troubles(&output), Vec::<String>::new(), "{line}");
+    }
+    let logs = kernel.mgp(&["servers", "logs", "h"]).await;
+    let logs = String::from_utf8_lossy(&logs.stdout).into_owned();
+    assert!(logs.contains("\\u{202e}gnp.exe"), "{logs}");
+
+    let mut known: BTreeSet<String> = OTHERS.split_whitespace().map(str::to_owned).collect();
+    for line in SHOWN {
+        let words: Vec<&str> = line.split(' ').collect();
+        known.insert(words[0].to_owned());
+        known.extend(words.get(..2).map(|two| two.join("-")));
+    }
+    for command in leaves(&kernel, "").await {
+        let inner = leaves(&kernel, &command).await;
+        let all = if inner.is_empty() {
+            vec![command]
+        } else {
+            inner
+        };
+        for one in all {
+            // `mcpl sets` is a group in a group.
+            let known = known.contains(&one.replace(' ', "-")) || one == "mcpl sets";
+            assert!(known, "`mgp {one}`: does it show what others said?");
+        }
+    }
+}
+
+/// What the kernel gave to a server as a secret is in no log of it, as in no trace.
+#[tokio::test]
+async fn a_secret_that_a_server_prints_is_not_in_its_log() {
+    let fixture = Program::fixture(&["--said", "my token is correct-horse-battery"]);
+    let entry = format!(
+        "{}\nenv = {{ TOKEN = \"correct-horse-battery\" }}\n",
+        fixture.entry("h")
+    );
+    let kernel = Kernel::start(&entry).await;
+    kernel.connected(&["h"]).await;
+    for more in [&[][..], &["--json"]] {
+        let logs = kernel
+            .mgp(&[&["servers", "logs", "h"], more].concat())
+            .await;
+        let logs = String::from_utf8_lossy(&logs.stdout).into_owned();
+        assert!(logs.contains("my token is [redacted]"), "{logs}");
+    }
+}
