@@ -68,6 +68,16 @@ impl CallbackListener {
         })
     }
 
+    /// From now on the browser comes back to an address for this issuer alone: at another one, a client of this
+    /// kernel is registered with another address (RFC 9700, 4.4).
+    pub fn belong_to(&mut self, issuer: &str) {
+        let digest = blake3::hash(issuer.as_bytes()).to_hex();
+        self.path = format!("{PATH}/{}", &digest[..16]);
+        let begin = self.url.rfind(PATH).unwrap_or(self.url.len());
+        self.url.truncate(begin);
+        self.url.push_str(&self.path);
+    }
+
     /// Where the browser is to come back to.
     #[must_use]
     pub fn url(&self) -> &str {
@@ -227,6 +237,39 @@ mod tests {
         let (code, answer) = tokio::join!(listener.code(judge), failing);
         assert_eq!(code, Err(NoLogin::Refused("x".into())));
         assert!(answer.contains("where you began says why"), "{answer}");
+    }
+
+    #[tokio::test]
+    async fn each_issuer_has_a_way_back_of_its_own() {
+        let mut listener = CallbackListener::bind(None, None).await.unwrap();
+        let plain = listener.url().to_owned();
+        listener.belong_to("https://one");
+        let one = listener.url().to_owned();
+        listener.belong_to("https://two");
+        let two = listener.url().to_owned();
+        assert!(one.starts_with(&plain) && two.starts_with(&plain) && one != two);
+        let path = |url: &str| {
+            url.split_once("127.0.0.1:")
+                .unwrap()
+                .1
+                .split_once('/')
+                .unwrap()
+                .1
+                .to_owned()
+        };
+        let asks = async {
+            for (path, want) in [(path(&one), "404"), (path(&two), "200")] {
+                let request = format!("GET /{path}?code=c&state=s HTTP/1.1\r\n\r\n");
+                let answer = ask(&plain, &request).await;
+                assert!(answer.starts_with(&format!("HTTP/1.1 {want}")), "{answer}");
+            }
+        };
+        let (code, ()) = tokio::join!(listener.code(judge), asks);
+        assert_eq!(code.unwrap(), "c");
+        drop(listener);
+        let mut again = CallbackListener::bind(None, Some(&two)).await.unwrap();
+        again.belong_to("https://two");
+        assert_eq!(again.url(), two, "the same again");
     }
 
     #[tokio::test]

@@ -72,14 +72,14 @@ impl ServerLogin {
         let before = self.record();
         let before = before.as_ref().and_then(|it| it.client.callback.as_deref());
         let bound = CallbackListener::bind(self.rules.callback.as_deref(), before).await;
-        let listener = bound.map_err(|e| LoginError::NoAnswer(e.to_string()))?;
+        let mut listener = bound.map_err(|e| LoginError::NoAnswer(e.to_string()))?;
         let challenge = self.wanted().map(|wanted| LoginChallenge {
             resource_metadata: wanted.resource_metadata,
             scope: ScopeSet::read(wanted.scope.as_deref().unwrap_or_default()),
             error: None,
             bound: wanted.bound,
         });
-        let under_way = SignIn::begin(self, challenge, listener.url()).await?;
+        let under_way = SignIn::begin(self, challenge, &mut listener).await?;
         let shown = ShownOffer {
             url: under_way.url().to_owned(),
             id: URL_SAFE_NO_PAD.encode(randomness::bytes::<16>()),

@@ -26,7 +26,7 @@ use std::time::Duration;
 use super::discover::{FoundIssuer, discover};
 use super::fetch::LoginFetch;
 use super::prover::Prover;
-use super::{LoginError, ServerLogin};
+use super::{CallbackListener, LoginError, ServerLogin};
 
 /// How long the server may take to say what login it wants.
 const PROBE: Duration = Duration::from_secs(10);
@@ -47,7 +47,7 @@ pub struct SignIn {
 
 impl SignIn {
     /// Asks the server and its authorization server, becomes a client there, and makes the address for the
-    /// browser, which is to come back to `callback`. `challenge` is what the server said to the kernel; without
+    /// browser, which is to come back to `listener`. `challenge` is what the server said to the kernel; without
     /// it the server is asked.
     ///
     /// # Errors
@@ -55,7 +55,7 @@ impl SignIn {
     pub async fn begin(
         login: &ServerLogin,
         challenge: Option<LoginChallenge>,
-        callback: &str,
+        listener: &mut CallbackListener,
     ) -> Result<Self, LoginError> {
         if login.rules.grant != LoginGrant::Browser {
             return Err(NoLogin::Incomplete(
@@ -70,6 +70,12 @@ impl SignIn {
         let (rules, fetch) = (&login.rules, login.fetch().await);
         let found = discover(&fetch, &login.url, rules, Some(&challenge)).await?;
         found.server.proves_codes(found.by_origin)?;
+        found.server.owns_its_page(rules.issuer.is_some())?;
+        // A client that was registered by a person comes back where that person said.
+        if rules.client_id.is_none() && rules.callback.is_none() {
+            listener.belong_to(&found.server.issuer);
+        }
+        let callback = listener.url();
         // What was given by one issuer is not shown to another one.
         let before = login
             .record()
@@ -126,6 +132,18 @@ impl SignIn {
     #[must_use]
     pub fn url(&self) -> &str {
         &self.url
+    }
+
+    /// The authorization server whose page that is.
+    #[must_use]
+    pub fn issuer(&self) -> &str {
+        &self.found.server.issuer
+    }
+
+    /// Where the code goes.
+    #[must_use]
+    pub fn token_endpoint(&self) -> &str {
+        &self.found.server.token_endpoint
     }
 
     /// The code in the query that a browser came back with.

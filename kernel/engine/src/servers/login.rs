@@ -185,6 +185,26 @@ pub enum NoLogin {
         /// Who was asked.
         wanted: String,
     },
+    /// An endpoint with a query that says what only the client says.
+    #[error("{what} has `{parameter}` in its query, which only this kernel writes: no login there")]
+    Dictated {
+        /// Which one.
+        what: &'static str,
+        /// What stands there.
+        parameter: String,
+    },
+    /// A sign-in page of another server, whose answers nobody can tell from those of that server.
+    #[error(
+        "the authorization server {issuer} has people sign in at {page}, another server, and does not say that its \
+         answers name it (RFC 9207): a code of {page} could be carried to {issuer}. Where both belong together, \
+         `issuer = \"{issuer}\"` in [servers.login] of the entry says so"
+    )]
+    PageOfAnother {
+        /// Whose metadata it is.
+        issuer: String,
+        /// The page's server.
+        page: String,
+    },
     /// An answer that nobody asked for.
     #[error("the answer belongs to no login that is under way here")]
     NotOurs,

@@ -8,6 +8,40 @@ use super::{NoLogin, quoted, safe_url};
 
 /// Where protected-resource metadata is found; the path of the resource follows.
 pub const RESOURCE_METADATA: &str = "/.well-known/oauth-protected-resource";
+/// What a client says to an endpoint (RFC 6749, 7009, 7523, 7636, 8707, 8693, 9101, 9126, OpenID Connect).
+const OAUTH_PARAMETERS: [&str; 31] = [
+    "access_token",
+    "actor_token",
+    "assertion",
+    "audience",
+    "client_assertion",
+    "client_assertion_type",
+    "client_id",
+    "client_secret",
+    "code",
+    "code_challenge",
+    "code_challenge_method",
+    "code_verifier",
+    "error",
+    "grant_type",
+    "id_token_hint",
+    "iss",
+    "login_hint",
+    "nonce",
+    "password",
+    "prompt",
+    "redirect_uri",
+    "refresh_token",
+    "request",
+    "request_uri",
+    "resource",
+    "response_mode",
+    "response_type",
+    "scope",
+    "state",
+    "subject_token",
+    "token",
+];
 /// Most authorization servers of one resource that are read.
 const MOST: usize = 20;
 
@@ -219,7 +253,7 @@ impl AuthorizationServer {
             ),
         ];
         for (what, endpoint) in endpoints {
-            endpoint.map_or(Ok(()), |url| safe_url(what, url).map(drop))?;
+            endpoint.map_or(Ok(()), |url| unscripted(what, &safe_url(what, url)?))?;
         }
         Ok(Self {
             issuer: written.issuer,
@@ -273,12 +307,47 @@ impl AuthorizationServer {
         }
     }
 
+    /// Whether a code that its sign-in page gives out can only be its own: its answers name it, the page is on its
+    /// own origin, or the operator has named it (`vouched`).
+    ///
+    /// # Errors
+    /// [`NoLogin::PageOfAnother`].
+    pub fn owns_its_page(&self, vouched: bool) -> Result<(), NoLogin> {
+        let origin = |text: &str| Url::parse(text).ok().map(|url| url.origin());
+        let page = self.authorization_endpoint.as_deref().and_then(origin);
+        match (page, origin(&self.issuer)) {
+            (Some(page), issuer)
+                if issuer.as_ref() != Some(&page) && !self.names_itself && !vouched =>
+            {
+                Err(NoLogin::PageOfAnother {
+                    issuer: quoted(&self.issuer),
+                    page: page.ascii_serialization(),
+                })
+            }
+            (Some(_) | None, _) => Ok(()),
+        }
+    }
+
     /// Whether tokens may be got so, as far as it says.
     #[must_use]
     pub fn grants(&self, grant: &str) -> bool {
         let named = self.grants.as_ref();
         named.is_none_or(|named| named.iter().any(|it| it == grant))
     }
+}
+
+/// An endpoint that says nothing in its query that only a client says: of two with one name a server may take either.
+fn unscripted(what: &'static str, endpoint: &Url) -> Result<(), NoLogin> {
+    let said = endpoint.query_pairs().find(|(name, _)| {
+        let name = name.to_ascii_lowercase();
+        OAUTH_PARAMETERS.contains(&name.as_str())
+    });
+    said.map_or(Ok(()), |(name, _)| {
+        Err(NoLogin::Dictated {
+            what,
+            parameter: quoted(&name),
+        })
+    })
 }
 
 fn document<T: serde::de::DeserializeOwned>(
@@ -438,6 +507,53 @@ mod tests {
         assert!(
             AuthorizationServer::unpublished("https://h")
                 .proves_codes(true)
+                .is_ok()
+        );
+    }
+
+    /// A server that dictates what a client says there could have a browser sign in for somebody else.
+    #[test]
+    fn an_endpoint_says_nothing_for_the_client() {
+        for bad in [
+            "client_id=x",
+            "a=1&Redirect_URI=http://h",
+            "state=s",
+            "code_challenge=x",
+        ] {
+            let told = server(&format!(
+                r#", "authorization_endpoint": "https://as/a?{bad}""#
+            ));
+            assert!(
+                matches!(told, Err(NoLogin::Dictated { .. })),
+                "{bad}: {told:?}"
+            );
+        }
+        assert!(server(r#", "authorization_endpoint": "https://as/a?tenant=1""#).is_ok());
+    }
+
+    /// Mix-up: metadata of one server with the sign-in page of another one.
+    #[test]
+    fn a_page_of_another_server_is_opened_only_where_its_answers_are_told_apart() {
+        let at = |page: &str, more: &str| {
+            let page = format!(r#", "authorization_endpoint": "{page}"{more}"#);
+            server(&page).unwrap()
+        };
+        let other = at("https://honest/authorize", "");
+        assert!(matches!(
+            other.owns_its_page(false),
+            Err(NoLogin::PageOfAnother { .. })
+        ));
+        assert!(
+            at("https://as:444/authorize", "")
+                .owns_its_page(false)
+                .is_err()
+        );
+        assert!(other.owns_its_page(true).is_ok());
+        assert!(at("https://as/authorize", "").owns_its_page(false).is_ok());
+        let names = r#", "authorization_response_iss_parameter_supported": true"#;
+        assert!(
+            at("https://honest/authorize", names)
+                .owns_its_page(false)
                 .is_ok()
         );
     }

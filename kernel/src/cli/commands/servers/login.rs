@@ -288,15 +288,15 @@ async fn sign_in(
         .as_ref()
         .and_then(|record| record.client.callback.as_deref());
     let configured = scene.spec.login.callback.as_deref();
-    let listener = CallbackListener::bind(configured, before).await?;
+    let mut listener = CallbackListener::bind(configured, before).await?;
     let challenge = wanted.map(|wanted| LoginChallenge {
         resource_metadata: wanted.resource_metadata.clone(),
         scope: ScopeSet::read(wanted.scope.as_deref().unwrap_or_default()),
         error: None,
         bound: wanted.bound,
     });
-    let under_way = SignIn::begin(login, challenge, listener.url()).await?;
-    show(context, under_way.url(), no_browser)?;
+    let under_way = SignIn::begin(login, challenge, &mut listener).await?;
+    show(context, &under_way, no_browser)?;
     let code = tokio::select! {
         code = listener.code(|query| under_way.code(query)) => code?,
         code = pasted(&under_way), if no_browser => code?,
@@ -309,11 +309,15 @@ async fn sign_in(
 }
 
 /// Tells the address, and opens it once where a person is there to see that.
-fn show(context: &CliContext, url: &str, no_browser: bool) -> Result<(), Failure> {
+fn show(context: &CliContext, under_way: &SignIn, no_browser: bool) -> Result<(), Failure> {
+    let (url, issuer) = (under_way.url(), under_way.issuer());
+    let goes_to = under_way.token_endpoint();
     if context.json {
-        say(json!({ "open": url }))?;
+        say(json!({ "open": url, "issuer": issuer, "token_endpoint": goes_to }))?;
     } else {
-        say(format_args!("sign in at:\n  {}", plain(url)))?;
+        say(plain(&format!(
+            "the authorization server is {issuer}; what the browser brings back goes to {goes_to}\nsign in at:\n  {url}"
+        )))?;
     }
     if no_browser {
         report("and paste the address at which the browser ends, then Enter:");
