@@ -80,6 +80,7 @@ pub fn run(options: UpOptions) -> Result<(), String> {
     machine::raise_file_limit();
     log_to_stderr(&options);
     let announced = Announced::hold(&options)?;
+    machine::has_threads().map_err(|e| e.to_string())?;
     data_folder::has_room(&options.data_dir)?;
     let data_dir = &options.data_dir;
     let mut found = data_folder::missing(&options);

@@ -16,6 +16,7 @@ use mgp_engine::calls::telemetry::latency::LatencyCounts;
 use mgp_engine::store::journal::{
     JOURNAL_MAX, JournalFault, JournalLink, JournalReader, JournalWriter, TooLong,
 };
+use mgp_runtime::task::{self, NoThread};
 use tokio::sync::oneshot;
 
 use self::journal_file::{JournalFile, open};
@@ -94,6 +95,9 @@ pub enum UnusableJournal {
         error: io::Error,
     },
     /// It was changed after it was written.
+    /// Nothing can be written without its thread.
+    #[error(transparent)]
+    Thread(#[from] NoThread),
     #[error(
         "{}: {fault}. Nothing was changed. Put a copy of this file back that is whole; or, to go on with only what stands before that place, keep a copy and run `truncate -s {at} {}`: everything decided later is lost, revokes too",
         .path.display(), .path.display()
@@ -214,10 +218,8 @@ impl Journal {
             witness,
         };
         let (orders, taken) = mpsc::sync_channel(WAITING);
-        std::thread::Builder::new()
-            .name(format!("journal of {kind}"))
-            .spawn(move || journal_file.keep(&taken))
-            .map_err(explain)?;
+        let run = move || journal_file.keep(&taken);
+        task::thread(format!("journal of {kind}"), run)?;
         let journal = Self {
             orders,
             path: path.to_owned(),

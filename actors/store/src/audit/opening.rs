@@ -25,6 +25,7 @@ use super::queue::LogQueue;
 use super::writer::{OpenLogFile, Timers, Writer, own};
 use crate::trouble::explained;
 use mgp_runtime::time::{moment, unix_ms};
+use mgp_runtime::task::{self, NoThread};
 
 /// Faults that are recorded one by one; of further ones only the number is recorded.
 const NAMED_MAX: usize = 16;
@@ -61,6 +62,15 @@ struct LogAsFound {
 }
 
 impl LogOptions {
+/// Why there is no log.
+#[derive(Debug, thiserror::Error)]
+enum UnopenedLog {
+    #[error(transparent)]
+    Disk(#[from] io::Error),
+    #[error(transparent)]
+    Thread(#[from] NoThread),
+}
+
     /// Opens the log. Damage of its last file is repaired or reported before this returns; the earlier
     /// files are verified in the background.
     ///
@@ -68,14 +78,16 @@ impl LogOptions {
     /// Why there can be no log, in words. The kernel does not start without it.
     pub fn open(self) -> Result<AuditHandle, String> {
         let place = self.folder.path(0);
-        let explain = |e: io::Error| {
-            let folder = place.parent().unwrap_or(&place);
-            format!("the audit log cannot be opened: {}", explained(folder, &e))
-        };
-        self.start().map_err(explain)
+        self.start().map_err(|failed| match failed {
+            UnopenedLog::Disk(e) => {
+                let folder = place.parent().unwrap_or(&place);
+                format!("the audit log cannot be opened: {}", explained(folder, &e))
+            }
+            UnopenedLog::Thread(e) => e.to_string(),
+        })
     }
 
-    fn start(self) -> io::Result<AuditHandle> {
+    fn start(self) -> Result<AuditHandle, UnopenedLog> {
         self.folder.make()?;
         let found = self.find()?;
         let interrupted = !self.folder.was_closed(found.head)? && found.head.sequence > 0;
@@ -138,14 +150,14 @@ impl LogOptions {
             let details = json!({"after": found.head.sequence, "reason": INTERRUPTED});
             handle.tell(own(EventType::LOG_INTERRUPTED, Outcome::Failure, details));
         }
-        spawn("audit", move || writer.run())?;
+        task::thread("audit", move || writer.run())?;
         if files.len() < 2 {
             ledger.examined();
             return Ok(handle);
         }
         let (folder, head, known, answer) = (self.folder, found.head, found.faults, handle.clone());
         let examine = move || examine(&folder, head, &known, &files, &answer, &ledger);
-        spawn("audit-examine", examine)?;
+        task::thread("audit-examine", examine)?;
         Ok(handle)
     }
 
@@ -222,11 +234,6 @@ impl LogOptions {
             }
         }
     }
-}
-
-fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
-    let thread = std::thread::Builder::new().name(name.into());
-    thread.spawn(run).map(drop)
 }
 
 /// Verifies the whole log as it was at the start, and reports faults that were not reported yet.
