@@ -1,8 +1,8 @@
 //! A journal on disk: an entry is on disk before it is acknowledged.
 //!
 //! One thread owns the file, so that the disk does not block the threads that carry calls. Entries that come
-//! during a sync are written together and share the next one. After a failure, unsynced entries are cut off
-//! first, because a second sync may report success for lost bytes.
+//! during a sync are written together, as a group, and share the next one. After a failure, unsynced entries
+//! are cut off first, because a second sync may report success for lost bytes.
 
 mod journal_file;
 
@@ -50,7 +50,7 @@ pub struct OpenedJournal {
     pub journal: Journal,
     /// The payloads, in their order.
     pub entries: Vec<Vec<u8>>,
-    /// An unfinished last entry, in words; [`Journal::mend`] or the next append cuts it off.
+    /// What an unfinished last write left, in words; [`Journal::mend`] or the next append cuts it off.
     pub cut: Option<String>,
     /// It is not what its witness says. The witness stays as it is until the file or the witness is another.
     pub shortened: Option<ShortenedJournal>,
@@ -94,11 +94,11 @@ pub enum UnusableJournal {
         /// The system's error.
         error: io::Error,
     },
-    /// It was changed after it was written.
     /// Nothing can be written without its thread.
     #[error(transparent)]
     Thread(#[from] NoThread),
     #[error(
+    /// It was changed after it was written.
         "{}: {fault}. Nothing was changed. Put a copy of this file back that is whole; or, to go on with only what stands before that place, keep a copy and run `truncate -s {at} {}`: everything decided later is lost, revokes too",
         .path.display(), .path.display()
     )]
@@ -178,9 +178,10 @@ impl Journal {
         let is_there = path.exists();
         let mut file = open(path).map_err(explain)?;
         let bytes = whole(path, &mut file)?;
-        let mut reader = JournalReader::new(kind, &bytes);
+        let reader = JournalReader::new(kind, &bytes);
         let mut comparison = WitnessComparison::new(&witness, &reader);
         let (mut entries, mut cut) = (Vec::new(), None);
+        let mut reader = reader.with_acknowledged(comparison.acknowledged());
         while let Some(entry) = reader.next() {
             match entry {
                 Ok(payload) => {
@@ -217,6 +218,7 @@ impl Journal {
             entries: entries.len() as u64,
             witness,
         };
+            witness_due: None,
         let (orders, taken) = mpsc::sync_channel(WAITING);
         let run = move || journal_file.keep(&taken);
         task::thread(format!("journal of {kind}"), run)?;
@@ -397,6 +399,11 @@ impl WitnessComparison {
     }
 
     fn compare(&mut self, reader: &JournalReader<'_>) {
+    /// How many entries were certainly acknowledged, whether the file was replaced or not.
+    fn acknowledged(&self) -> Option<u64> {
+        self.expected.iter().map(|(entries, _)| *entries).min()
+    }
+
         self.entries += 1;
         self.last = reader.head();
         self.look();
