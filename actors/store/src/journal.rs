@@ -20,6 +20,7 @@ use mgp_runtime::task::{self, NoThread};
 use tokio::sync::oneshot;
 
 use self::journal_file::{JournalFile, open};
+use crate::regular_file;
 use crate::trouble::{Trouble, explained};
 use crate::witnesses::{Witness, WitnessedContents};
 
@@ -97,8 +98,8 @@ pub enum UnusableJournal {
     /// Nothing can be written without its thread.
     #[error(transparent)]
     Thread(#[from] NoThread),
-    #[error(
     /// It was changed after it was written.
+    #[error(
         "{}: {fault}. Nothing was changed. Put a copy of this file back that is whole; or, to go on with only what stands before that place, keep a copy and run `truncate -s {at} {}`: everything decided later is lost, revokes too",
         .path.display(), .path.display()
     )]
@@ -180,8 +181,8 @@ impl Journal {
         let bytes = whole(path, &mut file)?;
         let reader = JournalReader::new(kind, &bytes);
         let mut comparison = WitnessComparison::new(&witness, &reader);
-        let (mut entries, mut cut) = (Vec::new(), None);
         let mut reader = reader.with_acknowledged(comparison.acknowledged());
+        let (mut entries, mut cut) = (Vec::new(), None);
         while let Some(entry) = reader.next() {
             match entry {
                 Ok(payload) => {
@@ -217,8 +218,8 @@ impl Journal {
             trouble: trouble.clone(),
             entries: entries.len() as u64,
             witness,
-        };
             witness_due: None,
+        };
         let (orders, taken) = mpsc::sync_channel(WAITING);
         let run = move || journal_file.keep(&taken);
         task::thread(format!("journal of {kind}"), run)?;
@@ -244,7 +245,7 @@ impl Journal {
         kind: &'static str,
         witness: &Witness,
     ) -> Result<Option<ShortenedJournal>, UnusableJournal> {
-        let bytes = match File::open(path) {
+        let bytes = match regular_file::open(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => {
                 let path = path.to_owned();
@@ -268,7 +269,7 @@ impl Journal {
             path: path.to_owned(),
             error,
         };
-        let mut file = File::open(path).map_err(explain)?;
+        let mut file = regular_file::open(path).map_err(explain)?;
         let bytes = whole(path, &mut file)?;
         let entries = JournalReader::new(kind, &bytes).map(|entry| match entry {
             Ok(payload) => Ok(payload.to_vec()),
@@ -398,12 +399,12 @@ impl WitnessComparison {
         comparison
     }
 
-    fn compare(&mut self, reader: &JournalReader<'_>) {
     /// How many entries were certainly acknowledged, whether the file was replaced or not.
     fn acknowledged(&self) -> Option<u64> {
         self.expected.iter().map(|(entries, _)| *entries).min()
     }
 
+    fn compare(&mut self, reader: &JournalReader<'_>) {
         self.entries += 1;
         self.last = reader.head();
         self.look();

@@ -23,9 +23,10 @@ use super::files::Folder;
 use super::head::Heads;
 use super::queue::LogQueue;
 use super::writer::{OpenLogFile, Timers, Writer, own};
+use crate::regular_file;
 use crate::trouble::explained;
-use mgp_runtime::time::{moment, unix_ms};
 use mgp_runtime::task::{self, NoThread};
+use mgp_runtime::time::{moment, unix_ms};
 
 /// Faults that are recorded one by one; of further ones only the number is recorded.
 const NAMED_MAX: usize = 16;
@@ -61,7 +62,6 @@ struct LogAsFound {
     leave: bool,
 }
 
-impl LogOptions {
 /// Why there is no log.
 #[derive(Debug, thiserror::Error)]
 enum UnopenedLog {
@@ -71,6 +71,7 @@ enum UnopenedLog {
     Thread(#[from] NoThread),
 }
 
+impl LogOptions {
     /// Opens the log. Damage of its last file is repaired or reported before this returns; the earlier
     /// files are verified in the background.
     ///
@@ -204,7 +205,7 @@ enum UnopenedLog {
             [_] | [] => Verifier::new(known),
         };
         if let Some(last) = segments.last() {
-            let bytes = fs::read(self.folder.path(last.number))?;
+            let bytes = regular_file::read(&self.folder.path(last.number))?;
             LogReader::new(&bytes).for_each(|item| verifier.take(last.number, &item));
         }
         Ok(verifier.finish())

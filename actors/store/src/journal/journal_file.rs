@@ -12,6 +12,7 @@ use mgp_engine::store::journal::{JOURNAL_MAX, JournalLink, JournalWriter, PAYLOA
 
 use super::{JournalOrder, NotAppended, TOGETHER, Told, contents};
 use crate::atomic_file::sync_folder;
+use crate::regular_file;
 use crate::trouble::{Trouble, explained};
 use crate::witnesses::Witness;
 use mgp_runtime::metrics::Latencies;
@@ -19,9 +20,9 @@ use mgp_runtime::time::moment;
 
 /// How often a failed disk is tried again.
 const RETRY: Duration = Duration::from_secs(1);
-/// Zeros that are written to see whether there is room, and cut off again. A file that ends in zeros is one
 /// How much later than its entries the witness of a journal may be synced.
 const WITNESS_SYNC: Duration = Duration::from_secs(1);
+/// Zeros that are written to see whether there is room, and cut off again. A file that ends in zeros is one
 /// whose last entry was not finished.
 const PROBE: usize = 4096;
 
@@ -31,7 +32,7 @@ pub(super) static SYNCS: Latencies = Latencies::new();
 pub(super) fn open(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).append(true).mode(0o600);
-    match options.open(path) {
+    match regular_file::open_with(path, &mut options) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         opened => return opened,
     }
@@ -56,9 +57,9 @@ pub(super) struct JournalFile {
     pub(super) entries: u64,
     /// Written after the entries and before they are acknowledged.
     pub(super) witness: Witness,
-}
     /// When it is to be synced, where it was written since.
     pub(super) witness_due: Option<MonotonicTime>,
+}
 
 impl JournalFile {
     /// Carries out orders until all handles are dropped.
@@ -130,14 +131,13 @@ impl JournalFile {
             self.size += bytes.len() as u64;
             self.entries += entries;
             self.witness.settle(&contents(self.entries, writer.head()));
-        }
             self.witness_due = self.witness_due.or(Some(moment() + WITNESS_SYNC));
+        }
         for told in waiting {
             let _ = told.send(outcome.clone());
         }
     }
 
-    fn take(
     /// Of what was acknowledged longer ago, a power cut takes nothing that is not noticed.
     fn sync_witness(&mut self) {
         if self.witness_due.is_none_or(|due| due > moment()) {
@@ -150,6 +150,7 @@ impl JournalFile {
         }
     }
 
+    fn take(
         &self,
         payload: &[u8],
         writer: &mut JournalWriter,
