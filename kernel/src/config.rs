@@ -26,6 +26,7 @@ use mgp_engine::doors::nearest::nearest_name;
 use mgp_engine::policy::access::ToolSets;
 use mgp_engine::servers::spec::{Reach, ServerSpec};
 use mgp_protocol::ids::{AgentId, ServerId, SetName};
+use mgp_store::regular_file;
 
 pub use changes::{WrittenKeys, waiting};
 pub use kernel::KernelConfig;
@@ -53,7 +54,6 @@ pub use sections::{
 };
 
 use self::file::ReadFile;
-use crate::paths::open_file;
 use crate::trust::{self, MAX_FILE, ProjectFile, TrustStore};
 
 /// The configuration as it was read. Holds secrets: its `Debug` shows names only.
@@ -288,7 +288,7 @@ fn text(file: &ConfigFile) -> Result<String, Problem> {
         message,
         nearest: None,
     };
-    let opened = open_file(&file.path).map_err(|e| problem(e.to_string()))?;
+    let opened = regular_file::open(&file.path).map_err(|e| problem(e.to_string()))?;
     let mut bytes = Vec::new();
     let read = opened.take(MAX_FILE + 1).read_to_end(&mut bytes);
     read.map_err(|e| problem(e.to_string()))?;

@@ -55,6 +55,7 @@ pub use options::{OpenDoors, OpenHttpDoor, UpOptions};
 
 use announce::Announced;
 use data_folder::StoredMcpl;
+use doors::Bound;
 use marks::Marks;
 use witnessed::FoundWitnesses;
 
@@ -74,12 +75,20 @@ const FAREWELL: Duration = Duration::from_secs(20);
 ///
 /// # Errors
 /// In words, why it could not start.
-pub fn run(options: UpOptions) -> Result<(), String> {
+pub fn run(mut options: UpOptions) -> Result<(), String> {
     // What our parent left open is none of our children's business.
     close_fds::set_fds_cloexec(3, &[]);
     machine::raise_file_limit();
     log_to_stderr(&options);
+    machine::has_threads().map_err(|e| e.to_string())?;
     let announced = Announced::hold(&options)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(machine::threads())
+        .enable_all()
+        .build()
+        .map_err(|e| format!("no runtime: {e}"))?;
+    // Before anything of the folder is touched: a socket that is in use is that of a kernel that runs.
+    let doors = runtime.block_on(doors::bind(&mut options))?;
     data_folder::has_room(&options.data_dir)?;
     let data_dir = &options.data_dir;
     let mut found = data_folder::missing(&options);
@@ -120,12 +129,7 @@ pub fn run(options: UpOptions) -> Result<(), String> {
     if let Some(shortened) = kept.books.shortened() {
         return Err(shortened.to_string());
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(machine::threads())
-        .enable_all()
-        .build()
-        .map_err(|e| format!("no runtime: {e}"))?;
-    let outcome = runtime.block_on(live(options, kept));
+    let outcome = runtime.block_on(live(options, kept, doors));
     runtime.shutdown_timeout(Duration::from_secs(1));
     drop(announced);
     outcome
@@ -220,9 +224,9 @@ impl StoredState {
     }
 }
 
-async fn live(mut options: UpOptions, kept: StoredState) -> Result<(), String> {
+async fn live(options: UpOptions, kept: StoredState, mut doors: Bound) -> Result<(), String> {
     let closing = CancellationToken::new();
-    let mut doors = doors::bind(&mut options).await?;
+    doors.issue_tokens(&options)?;
     let (audit, marks) = (kept.audit.clone(), kept.marks.clone());
     let witnesses = kept.witnesses.clone();
     let settle = {

@@ -1,12 +1,12 @@
 //! Where the kernel's socket and the things that last are.
 
-use mgp_store::atomic_file;
 use std::env;
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io::{self, Read};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use mgp_store::atomic_file;
 use nix::fcntl::OFlag;
 use nix::unistd::{User, geteuid};
 use serde::de::DeserializeOwned;
@@ -214,35 +214,14 @@ pub fn fresh_folder(prefix: &str) -> io::Result<TempDir> {
     }
 }
 
-/// Opens a file to be read. Anything else is refused: a pipe in its place would hold up whoever opens it.
-///
-/// # Errors
-/// Those of the file system, and that it is no file.
-pub fn open_file(path: &Path) -> io::Result<File> {
-    let mut open = OpenOptions::new();
-    open.read(true).custom_flags(OFlag::O_NONBLOCK.bits());
-    let file = open.open(path)?;
-    match file.metadata()?.is_file() {
-        true => Ok(file),
-        false => Err(io::Error::other("it is not a regular file")),
-    }
-}
-
 /// Makes sure that a folder is there and nobody but its owner can look into it.
 ///
 /// # Errors
 /// When it cannot be made, is no folder, belongs to somebody else or is open to others: somebody may
 /// have put it there to listen in.
 pub fn private_folder(path: &Path) -> io::Result<()> {
-    if let Some(parent) = path.parent() {
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(parent)?;
-    }
-    match DirBuilder::new().mode(0o700).create(path) {
-        Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(e),
-        Ok(()) | Err(_) => {}
+    if fs::symlink_metadata(path).is_err() {
+        atomic_file::make_folder(path)?;
     }
     let found = fs::symlink_metadata(path)?;
     let refused = |why: &str| Err(io::Error::other(format!("{} {why}", path.display())));
@@ -415,19 +394,5 @@ mod tests {
         );
         std::os::unix::fs::symlink(root.path(), root.path().join("link")).unwrap();
         assert!(private_folder(&root.path().join("link")).is_err());
-    }
-
-    /// A pipe in the place of a configuration holds nobody up.
-    #[test]
-    fn what_is_no_file_is_not_opened() {
-        let root = tempfile::tempdir().unwrap();
-        let (pipe, file) = (root.path().join("pipe"), root.path().join("file"));
-        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
-        fs::write(&file, "x").unwrap();
-        for odd in [pipe.as_path(), root.path(), Path::new("/dev/zero")] {
-            let refused = open_file(odd).unwrap_err().to_string();
-            assert!(refused.contains("not a regular file"), "{refused}");
-        }
-        assert_eq!(io::read_to_string(open_file(&file).unwrap()).unwrap(), "x");
     }
 }

@@ -15,7 +15,8 @@ use mgp_policy::access::Books;
 use mgp_protocol::ids::hex::digit;
 use mgp_runtime::randomness;
 use mgp_store::atomic_file;
-use mgp_store::trouble::explained;
+use mgp_store::regular_file;
+use mgp_store::trouble::{explained, with_path};
 use mgp_store::witnesses::Witness;
 
 /// The file of the node's key, in the data folder.
@@ -52,11 +53,13 @@ impl RenewedKey {
         let bytes = randomness::bytes::<32>();
         let mut open = OpenOptions::new();
         let open = open.write(true).create_new(true).mode(0o600);
-        let mut file = open.open(&self.proposed)?;
-        let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-        writeln!(file, "{digits}")?;
-        file.sync_all()?;
-        atomic_file::sync_folder(&self.proposed)?;
+        let written = open.open(&self.proposed).and_then(|mut file| {
+            let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+            writeln!(file, "{digits}")?;
+            file.sync_all()?;
+            atomic_file::sync_folder(&self.proposed)
+        });
+        written.map_err(|error| with_path(&self.proposed, &error))?;
         Ok(NodeKey::new(&bytes).public())
     }
 
@@ -115,7 +118,7 @@ impl RenewedKey {
 
 /// The key in a file, which is there.
 fn key_in(path: &Path) -> Result<NodeKey, String> {
-    let text = fs::read_to_string(path).map_err(|e| explained(path, &e))?;
+    let text = regular_file::read_to_string(path).map_err(|e| explained(path, &e))?;
     let pairs = text.trim().as_bytes().chunks(2);
     let bytes = pairs.map(|pair| match pair {
         [high, low] => Some(digit(*high)? << 4 | digit(*low)?),

@@ -23,7 +23,7 @@ use mgp_protocol::federation::pairing::TicketId;
 use mgp_protocol::ids::NodeId;
 use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::mailbox::{AskError, Mailbox, Queued, Reply};
-use mgp_store::audit::AuditHandle;
+use mgp_store::audit::{AuditHandle, NotWritten};
 use mgp_transports::quic::PairingLink;
 use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, SpawnErr};
 
@@ -192,6 +192,9 @@ pub enum PairingFailed {
     /// The ticket's time is long over.
     #[error("the ticket has expired: ask for another one")]
     Expired,
+    /// That the ticket was made is not written down.
+    #[error("the ticket is good for nothing: {0}")]
+    NotRecorded(#[from] NotWritten),
     /// There is no socket.
     #[error("links to other nodes are not open here")]
     NotOpen,
@@ -368,7 +371,7 @@ impl Actor for PairingActor {
         state: &mut PairingState,
     ) -> Result<(), ActorProcessingErr> {
         match queued.open() {
-            PairingMsg::Invite(terms, reply) => reply.send(state.invite(terms).await),
+            PairingMsg::Invite(terms, reply) => state.invite(terms, reply).await,
             PairingMsg::Tickets(reply) => reply.send(state.statuses()),
             PairingMsg::Waiting(reply) => reply.send(state.waiting()),
             PairingMsg::Approve(id, words, reply) => state.approve(id, Some((words, reply))),

@@ -20,7 +20,7 @@ use mgp_runtime::time::moment;
 use mgp_runtime::{randomness, task};
 use mgp_servers::link::Link;
 use mgp_store::audit::{AuditHandle, NotWritten, by_operator, event};
-use mgp_store::{atomic_file, trouble::explained, witnesses::Witness};
+use mgp_store::{atomic_file, regular_file, trouble::explained, witnesses::Witness};
 use mgp_sync::snapshot::Snapshot;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -105,7 +105,7 @@ impl SetKeeper {
     /// # Errors
     /// A file that cannot be read, in words: nobody knows what was switched off.
     pub fn open(file: PathBuf, witness: Witness, audit: AuditHandle) -> Result<Self, String> {
-        let (switches, approved) = match std::fs::read_to_string(&file) {
+        let (switches, approved) = match regular_file::read_to_string(&file) {
             Ok(text) => read(&text).map_err(|why| {
                 format!(
                     "{}: {why}; put a copy back, or remove it: then only [mcpl] of mgp.toml counts",
@@ -525,7 +525,7 @@ fn written(
 
 fn write(file: &std::path::Path, text: &str) -> Result<(), String> {
     if let Some(folder) = file.parent() {
-        std::fs::create_dir_all(folder).map_err(|error| explained(folder, &error))?;
+        atomic_file::make_folder(folder).map_err(|error| explained(folder, &error))?;
     }
     atomic_file::write(file, text.as_bytes()).map_err(|error| explained(file, &error))
 }

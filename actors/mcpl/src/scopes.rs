@@ -13,7 +13,7 @@ use mgp_protocol::ids::{AgentId, ServerId};
 use mgp_protocol::mgp::approvals::Subject;
 use mgp_runtime::task;
 use mgp_runtime::time::unix_ms;
-use mgp_store::{atomic_file, trouble::explained, witnesses::Witness};
+use mgp_store::{atomic_file, regular_file, trouble::explained, witnesses::Witness};
 
 /// The answer that approves for good.
 const ALWAYS: &str = "always";
@@ -69,7 +69,7 @@ impl DecidedScope {
 /// # Errors
 /// A file that cannot be read, in words.
 pub fn load(file: &Path) -> Result<Vec<ApprovedScope>, String> {
-    match std::fs::read_to_string(file) {
+    match regular_file::read_to_string(file) {
         Ok(text) => serde_json::from_str(&text).map_err(|why| {
             let file = file.display();
             format!("{file}: {why}; put a copy back, or remove it: then a person is asked again")
@@ -230,7 +230,7 @@ impl ScopeKeeper {
         let file = self.file.clone();
         let wrote = task::blocking("mcpl.approve_scope", move || {
             if let Some(folder) = file.parent() {
-                std::fs::create_dir_all(folder).map_err(|error| explained(folder, &error))?;
+                atomic_file::make_folder(folder).map_err(|error| explained(folder, &error))?;
             }
             atomic_file::write(&file, text.as_bytes()).map_err(|error| explained(&file, &error))
         });

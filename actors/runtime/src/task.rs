@@ -4,10 +4,12 @@
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::io;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
+use std::thread::JoinHandle as JoinThread;
 
 use futures_util::FutureExt;
 use tokio::task::JoinHandle;
@@ -89,6 +91,25 @@ pub fn supervised<T: Send + 'static>(
 /// Starts a task without a handle; it must end by itself.
 pub fn detached(name: &'static str, future: impl Future<Output = ()> + Send + 'static) {
     drop(supervised(name, future).detach());
+}
+
+/// No thread can be started.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "no thread can be started ({0}): this user, or this service, has as many processes and threads as it may; raise the limit (`ulimit -u`, `TasksMax=` of the service), or end some"
+)]
+pub struct NoThread(#[from] io::Error);
+
+/// Starts a thread of this name.
+///
+/// # Errors
+/// [`NoThread`].
+pub fn thread<T: Send + 'static>(
+    name: impl Into<String>,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<JoinThread<T>, NoThread> {
+    let thread = std::thread::Builder::new().name(name.into());
+    Ok(thread.spawn(work)?)
 }
 
 /// Runs blocking work on a thread for such work.

@@ -27,6 +27,31 @@ pub fn boot_moment() -> MonotonicTime {
     MonotonicTime::new(now.saturating_sub(*start))
 }
 
+/// A wake that is later than this was not due to other work: this process did not run.
+const STOPPED: Duration = Duration::from_millis(500);
+/// How long a process that did not run may take to read what came meanwhile.
+const CATCH_UP: Duration = Duration::from_secs(2);
+
+/// Sleeps until somebody has had this much time. Where this process was stopped and wakes too late, what came
+/// meanwhile waits unread in pipes and sockets: it is given time to be read before the deadline counts.
+pub async fn sleep_for_answer(patience: Duration) {
+    let due = moment() + patience;
+    tokio::time::sleep(patience).await;
+    let late = moment().since(due);
+    if late > STOPPED {
+        tokio::time::sleep(late.min(CATCH_UP)).await;
+    }
+}
+
+/// The answer, if it comes in this much time; see [`sleep_for_answer`].
+pub async fn answer_within<T>(patience: Duration, answer: impl Future<Output = T>) -> Option<T> {
+    tokio::select! {
+        biased;
+        answer = answer => Some(answer),
+        () = sleep_for_answer(patience) => None,
+    }
+}
+
 /// Milliseconds since 1970, for people and logs.
 #[must_use]
 pub fn unix_ms() -> u64 {

@@ -1,11 +1,14 @@
-//! Files that are written whole or not at all: to a temporary file beside it, which is then renamed.
+//! Files that are written whole or not at all: to a temporary file beside it, which is then renamed. An error names the
+//! file.
 
-use std::fs::{self, File, OpenOptions, Permissions};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use mgp_runtime::randomness;
+
+use crate::trouble::with_path;
 
 /// Readable and writable for the owner alone.
 const PRIVATE: u32 = 0o600;
@@ -24,18 +27,15 @@ pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// # Errors
 /// The system's.
 pub fn write_with_mode(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
-    replace(path, |draft| {
+    let written = replace(path, |draft| {
         if mode != PRIVATE {
             draft.set_permissions(Permissions::from_mode(mode))?;
         }
         draft.write_all(bytes)?;
         draft.sync_all()
-    })?;
-    match sync_folder(path) {
-        // Some network file systems cannot sync folders, and a user's files may be on one.
-        Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
-        synced => synced,
-    }
+    });
+    let written = written.and_then(|()| sync_name(path));
+    written.map_err(|error| with_path(path, &error))
 }
 
 /// Replaces a file that need not outlast a power cut, readable for its owner alone.
@@ -43,7 +43,8 @@ pub fn write_with_mode(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
 /// # Errors
 /// The system's; then the old one is still there.
 pub fn write_unsynced(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    replace(path, |draft| draft.write_all(bytes))
+    let written = replace(path, |draft| draft.write_all(bytes));
+    written.map_err(|error| with_path(path, &error))
 }
 
 /// Syncs the folder of this file, so that the names in it survive a power cut.
@@ -52,6 +53,30 @@ pub fn write_unsynced(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// The system's.
 pub fn sync_folder(of: &Path) -> io::Result<()> {
     File::open(folder(of))?.sync_all()
+}
+
+/// Makes a folder, and those above it that are missing, for their owner alone. Their names survive a power cut: that
+/// of a file in a new folder does not without those of its folders.
+///
+/// # Errors
+/// The system's.
+pub fn make_folder(path: &Path) -> io::Result<()> {
+    let missing: Vec<&Path> = path
+        .ancestors()
+        .take_while(|folder| !folder.as_os_str().is_empty() && !folder.exists())
+        .collect();
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
+    let made = made.and_then(|()| missing.into_iter().rev().try_for_each(sync_name));
+    made.map_err(|error| with_path(path, &error))
+}
+
+/// Syncs the name of this file, as far as the file system can.
+fn sync_name(path: &Path) -> io::Result<()> {
+    match sync_folder(path) {
+        // Some network file systems cannot sync folders, and a user's files may be on one.
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
+        synced => synced,
+    }
 }
 
 fn replace(path: &Path, fill: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
@@ -84,6 +109,7 @@ fn folder(of: &Path) -> &Path {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::trouble::explained;
 
     fn names(folder: &Path) -> Vec<String> {
         let name = |entry: io::Result<fs::DirEntry>| entry.unwrap().file_name();
@@ -110,12 +136,32 @@ mod tests {
     }
 
     #[test]
+    fn a_folder_is_made_with_those_above_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a/b");
+        make_folder(&path).unwrap();
+        make_folder(&path).unwrap();
+        for made in [&*path, &dir.path().join("a")] {
+            let mode = fs::metadata(made).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o700);
+        }
+        fs::write(path.join("file"), "").unwrap();
+        assert!(make_folder(&path.join("file/c")).is_err());
+    }
+
+    #[test]
     fn a_write_that_fails_leaves_what_was_there_and_no_draft() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("it");
         fs::create_dir_all(path.join("not empty")).unwrap();
-        assert!(write(&path, b"x").is_err());
-        assert!(write_unsynced(&path, b"x").is_err());
+        for written in [write(&path, b"x"), write_unsynced(&path, b"x")] {
+            let failed = written.unwrap_err();
+            assert!(
+                failed.to_string().starts_with(path.to_str().unwrap()),
+                "{failed}"
+            );
+            assert_eq!(explained(&path, &failed), failed.to_string());
+        }
         assert_eq!(names(dir.path()), ["it"]);
         assert!(write(&dir.path().join("missing/it"), b"x").is_err());
     }

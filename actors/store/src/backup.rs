@@ -8,9 +8,9 @@
 mod tests;
 
 use std::collections::BTreeMap;
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufReader, BufWriter, ErrorKind, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Component, Path, PathBuf};
 
 use mgp_engine::timestamps::rfc3339_ms;
@@ -19,7 +19,7 @@ use mgp_runtime::time::unix_ms;
 use serde::{Deserialize, Serialize};
 use tar::{Archive, Builder, EntryType, Header};
 
-use crate::atomic_file::sync_folder;
+use crate::atomic_file::{make_folder, sync_folder};
 use crate::witnesses::{WITNESS_FILES, Witnesses};
 
 /// The last entry: which files there are, and their checksums.
@@ -458,10 +458,6 @@ fn store(from: &mut impl Read, path: &Path) -> io::Result<()> {
     io::copy(from, &mut file)?;
     file.sync_all()?;
     sync_folder(path)
-}
-
-fn make_folder(path: &Path) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
 fn declare(stage: &Path, manifest: &BackupManifest) -> io::Result<()> {

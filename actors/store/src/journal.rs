@@ -1,8 +1,8 @@
 //! A journal on disk: an entry is on disk before it is acknowledged.
 //!
 //! One thread owns the file, so that the disk does not block the threads that carry calls. Entries that come
-//! during a sync are written together and share the next one. After a failure, unsynced entries are cut off
-//! first, because a second sync may report success for lost bytes.
+//! during a sync are written together, as a group, and share the next one. After a failure, unsynced entries
+//! are cut off first, because a second sync may report success for lost bytes.
 
 mod journal_file;
 
@@ -16,9 +16,11 @@ use mgp_engine::calls::telemetry::latency::LatencyCounts;
 use mgp_engine::store::journal::{
     JOURNAL_MAX, JournalFault, JournalLink, JournalReader, JournalWriter, TooLong,
 };
+use mgp_runtime::task::{self, NoThread};
 use tokio::sync::oneshot;
 
 use self::journal_file::{JournalFile, open};
+use crate::regular_file;
 use crate::trouble::{Trouble, explained};
 use crate::witnesses::{Witness, WitnessedContents};
 
@@ -49,7 +51,7 @@ pub struct OpenedJournal {
     pub journal: Journal,
     /// The payloads, in their order.
     pub entries: Vec<Vec<u8>>,
-    /// An unfinished last entry, in words; [`Journal::mend`] or the next append cuts it off.
+    /// What an unfinished last write left, in words; [`Journal::mend`] or the next append cuts it off.
     pub cut: Option<String>,
     /// It is not what its witness says. The witness stays as it is until the file or the witness is another.
     pub shortened: Option<ShortenedJournal>,
@@ -93,6 +95,9 @@ pub enum UnusableJournal {
         /// The system's error.
         error: io::Error,
     },
+    /// Nothing can be written without its thread.
+    #[error(transparent)]
+    Thread(#[from] NoThread),
     /// It was changed after it was written.
     #[error(
         "{}: {fault}. Nothing was changed. Put a copy of this file back that is whole; or, to go on with only what stands before that place, keep a copy and run `truncate -s {at} {}`: everything decided later is lost, revokes too",
@@ -174,8 +179,9 @@ impl Journal {
         let is_there = path.exists();
         let mut file = open(path).map_err(explain)?;
         let bytes = whole(path, &mut file)?;
-        let mut reader = JournalReader::new(kind, &bytes);
+        let reader = JournalReader::new(kind, &bytes);
         let mut comparison = WitnessComparison::new(&witness, &reader);
+        let mut reader = reader.with_acknowledged(comparison.acknowledged());
         let (mut entries, mut cut) = (Vec::new(), None);
         while let Some(entry) = reader.next() {
             match entry {
@@ -212,12 +218,11 @@ impl Journal {
             trouble: trouble.clone(),
             entries: entries.len() as u64,
             witness,
+            witness_due: None,
         };
         let (orders, taken) = mpsc::sync_channel(WAITING);
-        std::thread::Builder::new()
-            .name(format!("journal of {kind}"))
-            .spawn(move || journal_file.keep(&taken))
-            .map_err(explain)?;
+        let run = move || journal_file.keep(&taken);
+        task::thread(format!("journal of {kind}"), run)?;
         let journal = Self {
             orders,
             path: path.to_owned(),
@@ -240,7 +245,7 @@ impl Journal {
         kind: &'static str,
         witness: &Witness,
     ) -> Result<Option<ShortenedJournal>, UnusableJournal> {
-        let bytes = match File::open(path) {
+        let bytes = match regular_file::open(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => {
                 let path = path.to_owned();
@@ -264,7 +269,7 @@ impl Journal {
             path: path.to_owned(),
             error,
         };
-        let mut file = File::open(path).map_err(explain)?;
+        let mut file = regular_file::open(path).map_err(explain)?;
         let bytes = whole(path, &mut file)?;
         let entries = JournalReader::new(kind, &bytes).map(|entry| match entry {
             Ok(payload) => Ok(payload.to_vec()),
@@ -392,6 +397,11 @@ impl WitnessComparison {
         };
         comparison.look();
         comparison
+    }
+
+    /// How many entries were certainly acknowledged, whether the file was replaced or not.
+    fn acknowledged(&self) -> Option<u64> {
+        self.expected.iter().map(|(entries, _)| *entries).min()
     }
 
     fn compare(&mut self, reader: &JournalReader<'_>) {

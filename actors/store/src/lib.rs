@@ -6,6 +6,7 @@ pub mod audit;
 mod background;
 pub mod backup;
 pub mod journal;
+pub mod regular_file;
 pub mod removal;
 pub mod secrets;
 pub mod trouble;

@@ -63,9 +63,24 @@ impl Troubles {
     }
 }
 
+/// A failure that names its file and what to do.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct ExplainedFailure(String);
+
+/// The same error with the path and what to do in its words, which [`explained`] takes over as they are.
+pub fn with_path(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), ExplainedFailure(explained(path, error)))
+}
+
 /// Why a file below this path cannot be written, and what to do about it: one line.
 #[must_use]
 pub fn explained(path: &Path, error: &io::Error) -> String {
+    if let Some(inner) = error.get_ref()
+        && inner.is::<ExplainedFailure>()
+    {
+        return error.to_string();
+    }
     let full = [
         io::ErrorKind::StorageFull,
         io::ErrorKind::QuotaExceeded,

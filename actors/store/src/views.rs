@@ -12,14 +12,13 @@ mod lines;
 mod owner;
 
 use std::path::Path;
-use std::thread;
 use std::time::Duration;
 
 use mgp_engine::store::audit::query::{FOUND_USUAL, RecordFilter};
 use mgp_protocol::mgp::audit::{Find, Found};
 use mgp_protocol::refusal::Refusal;
+use mgp_runtime::task;
 use mgp_runtime::time::moment;
-use tokio::runtime;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use self::finding::ViewQuery;
@@ -41,7 +40,7 @@ pub struct AuditViews {
 }
 
 impl AuditViews {
-    /// Views below a data folder, of this log. Called within the runtime.
+    /// Views below a data folder, of this log.
     #[must_use]
     pub fn start(data_dir: &Path, audit: &AuditHandle) -> Self {
         Self::start_with(data_dir, audit, ViewOptions::default())
@@ -59,13 +58,11 @@ impl AuditViews {
                 questions,
                 state: told.clone(),
                 options,
-                runtime: runtime::Handle::current(),
                 next: None,
                 opened: moment(),
                 answered: moment(),
             };
-            let thread = thread::Builder::new().name("views".into());
-            if let Err(error) = thread.spawn(move || owner.run()) {
+            if let Err(error) = task::thread("views", move || owner.run()) {
                 fail(&told, &error.to_string());
             }
         }

@@ -20,6 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde::{Deserialize, Serialize};
 
 use crate::atomic_file;
+use crate::regular_file;
 
 /// The files, in the data folder.
 pub const WITNESS_FILES: [&str; 2] = ["files.witness", "files.witness.2"];
@@ -140,14 +141,14 @@ struct WitnessFiles {
 
 #[derive(Debug)]
 struct WitnessFile {
-    file: File,
+    file: Arc<File>,
     /// It has records that may not survive a power cut.
     dirty: bool,
 }
 
 /// The records of one file; None where there is none, or it is empty.
 fn read_slots(path: &Path) -> io::Result<Option<Vec<Option<WitnessRecord>>>> {
-    let file = match File::open(path) {
+    let file = match regular_file::open(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         opened => opened?,
     };
@@ -226,7 +227,7 @@ impl Witnesses {
         let open = |path: &PathBuf| {
             let mut options = OpenOptions::new();
             options.write(true).create(true).truncate(false).mode(0o600);
-            let file = options.open(path)?;
+            let file = Arc::new(regular_file::open_with(path, &mut options)?);
             Ok::<_, io::Error>(WitnessFile { file, dirty: false })
         };
         let files = [open(&paths[0])?, open(&paths[1])?];
@@ -355,6 +356,18 @@ impl WitnessFiles {
         Ok(())
     }
 
+    /// The file with this number, if it has records that are not synced.
+    fn take_dirty(&mut self, number: usize) -> Option<Arc<File>> {
+        let file = &mut self.files.as_mut()?[number];
+        std::mem::take(&mut file.dirty).then(|| file.file.clone())
+    }
+
+    fn mark_dirty(&mut self, number: usize) {
+        if let Some(files) = &mut self.files {
+            files[number].dirty = true;
+        }
+    }
+
     fn sync(&mut self) -> io::Result<()> {
         for file in self.files.iter_mut().flatten().filter(|file| file.dirty) {
             file.file.sync_data()?;
@@ -394,6 +407,25 @@ impl Witness {
     /// The file is there, whatever it holds.
     pub fn settle_presence(&self) {
         self.settle(THERE);
+    }
+
+    /// Syncs what was recorded, of other files too. Other records are not held up by the disk meanwhile.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        let Some((witnesses, _)) = &self.0 else {
+            return Ok(());
+        };
+        for number in 0..WITNESS_FILES.len() {
+            let dirty = witnesses.files().take_dirty(number);
+            let synced = dirty.map_or(Ok(()), |file| file.sync_data());
+            if synced.is_err() {
+                witnesses.files().mark_dirty(number);
+            }
+            synced?;
+        }
+        Ok(())
     }
 
     /// The file is about to be replaced, and then holds this: on disk when this returns.

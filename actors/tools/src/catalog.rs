@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mgp_engine::timestamps::rfc3339_ms;
-use mgp_engine::tools::catalog::{CatalogView, ListKind, ServerOffer, changes};
+use mgp_engine::tools::catalog::{Catalog, CatalogView, ListKind, ServerOffer, changes};
 use mgp_engine::tools::events::channels::{EventScope, KernelChannel, KernelEvent};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::events::Severity;
@@ -24,7 +24,7 @@ use crate::search::SearchHandle;
 pub use crate::shown::Shown;
 use mgp_callers::directory::Directory;
 use mgp_runtime::mailbox::{AskError, Mailbox, Queued, Reply};
-use mgp_runtime::task;
+use mgp_runtime::task::{self, TaskBroken};
 use mgp_runtime::time::unix_ms;
 use mgp_servers::link::Peer;
 use mgp_servers::server::{Fetched, ServerMsg, ServerTable};
@@ -204,7 +204,7 @@ impl Actor for CatalogActor {
                 state.awaited.insert(server, reply);
                 self.tell_withdrawn(state);
             }
-            CatalogMsg::Publish => self.publish(state).await,
+            CatalogMsg::Publish => self.publish(state).await?,
         }
         Ok(())
     }
@@ -225,21 +225,19 @@ impl CatalogState {
 }
 
 impl CatalogActor {
-    async fn publish(&self, state: &mut CatalogState) {
+    async fn publish(&self, state: &mut CatalogState) -> Result<(), TaskBroken> {
         state.due = false;
         let before = self.shown.load();
         let offers: Vec<_> = state.offers.values().cloned().collect();
-        // Takes milliseconds with thousands of tools, so it does not run on the threads that carry calls;
-        // messages wait in the mailbox meanwhile.
-        let merging = task::blocking("catalog.merge", move || {
-            let begun = Instant::now();
-            let catalog = Arc::new(before.catalog.next(&offers));
-            let changed = changes(&before.catalog, &catalog);
-            (catalog, changed, begun.elapsed())
-        });
-        let catalog;
-        let changed;
-        (catalog, changed, state.merge) = merging.await.expect("merging offers does not panic");
+        let Some(Merged {
+            catalog,
+            changed,
+            took,
+        }) = merge(before.catalog.clone(), offers).await?
+        else {
+            return Ok(());
+        };
+        state.merge = took;
         let replaced = self.shown.load().replaced.clone();
         self.shown.store(Arc::new(Shown {
             catalog,
@@ -266,6 +264,7 @@ impl CatalogActor {
         }
         state.waiting.drain(..).for_each(|reply| reply.send(()));
         self.tell_withdrawn(state);
+        Ok(())
     }
 
     fn tell_withdrawn(&self, state: &mut CatalogState) {
@@ -273,6 +272,36 @@ impl CatalogActor {
         let gone = |server: &ServerId, _: &mut Reply<()>| shown.catalog.counts(server).is_none();
         let gone = state.awaited.extract_if(.., gone);
         gone.for_each(|(_, reply)| reply.send(()));
+    }
+}
+
+/// A catalog made of offers.
+#[derive(Debug)]
+struct Merged {
+    catalog: Arc<Catalog>,
+    changed: Vec<(CatalogView, ListKind)>,
+    took: Duration,
+}
+
+/// Takes milliseconds with thousands of tools, so it does not run on the threads that carry calls; messages wait in
+/// the mailbox meanwhile. None when the kernel is ending, and nobody is shown anything any more.
+async fn merge(
+    before: Arc<Catalog>,
+    offers: Vec<Arc<ServerOffer>>,
+) -> Result<Option<Merged>, TaskBroken> {
+    let merging = task::blocking("catalog.merge", move || {
+        let begun = Instant::now();
+        let catalog = Arc::new(before.next(&offers));
+        Merged {
+            changed: changes(&before, &catalog),
+            catalog,
+            took: begun.elapsed(),
+        }
+    });
+    match merging.await {
+        Ok(merged) => Ok(Some(merged)),
+        Err(TaskBroken::Aborted) => Ok(None),
+        Err(broken @ TaskBroken::Panicked { .. }) => Err(broken),
     }
 }
 
@@ -291,5 +320,33 @@ fn list_changed(server: &ServerId, kind: ListKind) -> KernelEvent {
         timestamp: rfc3339_ms(unix_ms()),
         data: json!({"server_id": server.as_str(), "list": list}),
         for_agents: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroUsize;
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    use mgp_engine::tools::catalog::Paging;
+    use mgp_engine::tools::catalog::cursor::CursorKey;
+
+    use super::*;
+
+    /// A runtime that ends takes no more work for its threads.
+    #[test]
+    fn a_merge_at_the_end_of_the_kernel_is_no_failure() {
+        let nothing = Catalog::empty(Paging {
+            size: NonZeroUsize::MIN,
+            key: CursorKey::new([7; 32]),
+        });
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        let handle = runtime.handle().clone();
+        runtime.shutdown_background();
+        let _entered = handle.enter();
+        let merging = pin!(merge(Arc::new(nothing), Vec::new()));
+        let merged = merging.poll(&mut Context::from_waker(Waker::noop()));
+        assert!(matches!(merged, Poll::Ready(Ok(None))));
     }
 }

@@ -1,7 +1,6 @@
 //! Where members were last, kept over restarts: after a power cut nobody may be left who dials.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,6 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use mgp_protocol::ids::NodeId;
 use mgp_runtime::task;
 use mgp_store::atomic_file;
+use mgp_store::regular_file;
 
 /// The last address of each member. A hint and no more: a link proves who is there.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ pub(super) struct LastAddresses {
 impl LastAddresses {
     /// What was kept. A file that cannot be read is as good as none.
     pub(super) fn read(file: PathBuf) -> Self {
-        let kept = fs::read(&file).unwrap_or_default();
+        let kept = regular_file::read(&file).unwrap_or_default();
         let kept: BTreeMap<String, SocketAddr> = serde_json::from_slice(&kept).unwrap_or_default();
         let known = kept
             .into_iter()
@@ -78,7 +78,7 @@ impl LastAddresses {
             .collect();
         let file = self.file.clone();
         let written = task::blocking("cluster.addresses", move || {
-            let folder = file.parent().map_or(Ok(()), fs::create_dir_all);
+            let folder = file.parent().map_or(Ok(()), atomic_file::make_folder);
             folder.and_then(|()| atomic_file::write(&file, &serde_json::to_vec(&known)?))
         });
         if let Ok(Err(error)) = written.await {

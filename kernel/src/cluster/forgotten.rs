@@ -1,7 +1,6 @@
 //! Nodes that left or were cut off and are listed here no more, over restarts.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
@@ -9,6 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use mgp_protocol::ids::NodeId;
 use mgp_runtime::task;
 use mgp_store::atomic_file;
+use mgp_store::regular_file;
 
 /// A view of this node's alone: what the logs know of these nodes stays, and counts.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub(super) struct ForgottenNodes {
 impl ForgottenNodes {
     /// What was kept. A file that cannot be read shows more rows, and does no other harm.
     pub(super) fn read(file: PathBuf) -> Self {
-        let kept = fs::read(&file).unwrap_or_default();
+        let kept = regular_file::read(&file).unwrap_or_default();
         let kept: Vec<String> = serde_json::from_slice(&kept).unwrap_or_default();
         let nodes = kept.iter().filter_map(|node| NodeId::parse(node)).collect();
         Self {
@@ -53,7 +53,7 @@ impl ForgottenNodes {
         let kept: Vec<String> = nodes.iter().map(ToString::to_string).collect();
         let file = self.file.clone();
         let written = task::blocking("cluster.forgotten", move || {
-            let folder = file.parent().map_or(Ok(()), fs::create_dir_all);
+            let folder = file.parent().map_or(Ok(()), atomic_file::make_folder);
             folder.and_then(|()| atomic_file::write(&file, &serde_json::to_vec(&kept)?))
         });
         written.await.map_err(io::Error::other)?

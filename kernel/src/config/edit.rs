@@ -178,7 +178,7 @@ pub fn remove(text: &str, id: &str) -> Result<String, EditError> {
 pub fn write(path: &Path, text: &str) -> io::Result<()> {
     let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder)?;
+        atomic_file::make_folder(folder)?;
     }
     let mode = fs::metadata(&path).map_or(0o600, |m| m.permissions().mode());
     atomic_file::write_with_mode(&path, text.as_bytes(), mode)

@@ -59,7 +59,8 @@ pub(super) async fn serve(
     })
     .await;
     drop(server);
-    match (heard, writer.await.expect("the writer does not panic")) {
+    let wrote = writer.await.map_err(io::Error::other)?;
+    match (heard, wrote) {
         (ReadEnd::Failed(error), _) | (_, WriteEnd::Failed(error)) => Err(error),
         (ReadEnd::Eof | ReadEnd::Runaway, WriteEnd::Closed | WriteEnd::Stalled) => Ok(()),
     }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use mgp_discovery::config::LookUp;
 use mgp_runtime::time::unix_ms;
 
-use super::lock;
+use super::lock::{self, FolderLock};
 use super::options::UpOptions;
 use super::running::RunningKernel;
 use crate::paths::{LastUsed, private_folder};
@@ -16,7 +16,7 @@ pub(super) struct Announced {
     record: RunningKernel,
     folders: Vec<PathBuf>,
     /// The lock goes last.
-    _lock: File,
+    _lock: FolderLock,
 }
 
 impl Announced {

@@ -61,7 +61,7 @@ pub(super) struct Bound {
     open: Vec<JoinHandle<Result<(), task::TaskBroken>>>,
 }
 
-/// Binds both doors before anything else is started: a kernel nobody can reach is no kernel.
+/// Binds both doors before anything else is opened or started: a kernel nobody can reach is no kernel.
 pub(super) async fn bind(options: &mut UpOptions) -> Result<Bound, String> {
     let users = Users::look_up(&options.loaded.kernel.socket.users)?;
     let bound = match options.listener.take() {
@@ -82,25 +82,14 @@ pub(super) async fn bind(options: &mut UpOptions) -> Result<Bound, String> {
         })?),
         false => None,
     };
-    let token = match (http.enabled, http.auth) {
-        (true, config::HttpAuth::Token | config::HttpAuth::OAuth) => {
-            Some(secrets::token(&options.data_dir)?)
-        }
-        (true, config::HttpAuth::None) | (false, _) => None,
-    };
-    let shows = http.enabled && options.loaded.kernel.metrics.enabled;
-    let metrics_token = match shows {
-        true => Some(secrets::metrics_token(&options.data_dir)?),
-        false => None,
-    };
     Ok(Bound {
-        metrics_token,
+        metrics_token: None,
         listener: Some(listener),
         users,
         socket,
         http: door.map(|door| door.secured(tls.clone())),
         tls,
-        token,
+        token: None,
         sessions: None,
         closing: CancellationToken::new(),
         leave: CancellationToken::new(),
@@ -110,6 +99,23 @@ pub(super) async fn bind(options: &mut UpOptions) -> Result<Bound, String> {
 }
 
 impl Bound {
+    /// Reads the tokens of the HTTP door, or makes them.
+    pub(super) fn issue_tokens(&mut self, options: &UpOptions) -> Result<(), String> {
+        let http = &options.loaded.kernel.http;
+        self.token = match (http.enabled, http.auth) {
+            (true, config::HttpAuth::Token | config::HttpAuth::OAuth) => {
+                Some(secrets::token(&options.data_dir)?)
+            }
+            (true, config::HttpAuth::None) | (false, _) => None,
+        };
+        let shows = http.enabled && options.loaded.kernel.metrics.enabled;
+        self.metrics_token = match shows {
+            true => Some(secrets::metrics_token(&options.data_dir)?),
+            false => None,
+        };
+        Ok(())
+    }
+
     /// Lets agents in.
     pub(super) fn open(
         &mut self,

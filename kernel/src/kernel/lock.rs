@@ -1,20 +1,30 @@
 //! The lock on a data folder: a second kernel on it is refused (PRJ-009). It goes with the process, however
 //! that ends.
+//!
+//! Two things are held. The folder itself, which nobody can remove while it is one: an open file description holds
+//! a lock for reading, for a folder cannot be opened to be written, and whoever comes second sees it. And its file
+//! `kernel.lock`, by which kernels of older versions are refused and refuse this one.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::thread::sleep;
 use std::time::Duration;
 
+use mgp_store::regular_file;
 use mgp_store::trouble::explained;
+use nix::fcntl::{FcntlArg, fcntl};
+use nix::libc;
+use serde::Deserialize;
 
 use super::process::{ProcessIdentity, ProcessState};
-use crate::paths::{is_own, private_folder};
+use crate::paths::{is_own, private_folder, read_own};
 
 /// The lock's file in a data folder; it holds the number of the process.
 pub(super) const LOCK: &str = "kernel.lock";
+/// The file of the record of a kernel that runs.
+pub(super) const RECORD: &str = "kernel.json";
 /// Longest lock file that is read, in bytes: it holds a number.
 const LONGEST: u64 = 64 << 10;
 /// Looks at the lock of a kernel that has ended, 2 s of them: a child that it was just starting holds a
@@ -23,33 +33,91 @@ const LOOKS: u32 = 200;
 /// Time between two of them.
 const PACE: Duration = Duration::from_millis(10);
 
-/// Holds a data folder, which is made where there is none, until the file is closed.
-pub(crate) fn take(data_dir: &Path) -> Result<File, String> {
+/// The process in a kernel's record.
+#[derive(Deserialize)]
+struct RecordedProcess {
+    pid: i32,
+}
+
+/// A data folder that is held, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct FolderLock {
+    file: File,
+    _folder: File,
+}
+
+/// Holds a data folder, which is made where there is none. In one that another kernel holds, nothing is changed.
+pub(crate) fn take(data_dir: &Path) -> Result<FolderLock, String> {
     private_folder(data_dir).map_err(|e| format!("the data folder: {e}"))?;
     let path = data_dir.join(LOCK);
-    let mut file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .open(&path)
-        .map_err(|e| format!("{}: {e}", path.display()))?;
+    let explain = |e: io::Error| explained(&path, &e);
     let mut looks = LOOKS;
-    while is_locked(file.try_lock()).map_err(|e| format!("{}: {e}", path.display()))? {
-        let holder = named_in(&mut file);
+    let mut lock = loop {
+        if let Some(lock) = try_take(data_dir).map_err(explain)? {
+            break lock;
+        }
+        let holder = named(data_dir);
         if looks == 0 || !holder.is_some_and(has_ended) {
             return Err(held(data_dir, holder));
         }
         looks -= 1;
         sleep(PACE);
-    }
+    };
+    let file = &mut lock.file;
     let write = file
         .set_len(0)
         .and_then(|()| file.rewind())
         .and_then(|()| writeln!(file, "{}", std::process::id()));
-    write.map_err(|e| explained(&path, &e))?;
-    Ok(file)
+    write.map_err(explain)?;
+    Ok(lock)
+}
+
+fn try_take(data_dir: &Path) -> io::Result<Option<FolderLock>> {
+    let folder = File::open(data_dir)?;
+    if is_held(&folder) {
+        return Ok(None);
+    }
+    let path = data_dir.join(LOCK);
+    let mut open = OpenOptions::new();
+    open.read(true).write(true).create(true).truncate(false);
+    let file = regular_file::open_with(&path, open.mode(0o600))?;
+    if is_locked(file.try_lock())? {
+        return Ok(None);
+    }
+    hold(&folder);
+    // Another one may have come at the same time, and the file may be removed at any time.
+    let found = file.metadata()?;
+    let is_there = fs::metadata(&path).is_ok_and(|there| there.ino() == found.ino());
+    let is_certain = is_there && !is_held(&folder);
+    Ok(is_certain.then_some(FolderLock {
+        file,
+        _folder: folder,
+    }))
+}
+
+/// Holds a folder, until all copies of this description are closed. Some network file systems cannot: there the file
+/// alone counts.
+fn hold(folder: &File) {
+    if let Err(error) = fcntl(folder, FcntlArg::F_OFD_SETLK(&first_byte(libc::F_RDLCK))) {
+        tracing::debug!(%error, "the data folder itself cannot be locked");
+    }
+}
+
+/// Whether another open file description holds the folder.
+fn is_held(folder: &File) -> bool {
+    let mut asked = first_byte(libc::F_WRLCK);
+    let answered = fcntl(folder, FcntlArg::F_OFD_GETLK(&mut asked));
+    answered.is_ok() && i32::from(asked.l_type) != libc::F_UNLCK
+}
+
+fn first_byte(kind: i32) -> libc::flock {
+    libc::flock {
+        l_type: kind.try_into().expect("a small number"),
+        l_whence: libc::SEEK_SET.try_into().expect("a small number"),
+        l_start: 0,
+        l_len: 1,
+        l_pid: 0,
+    }
 }
 
 /// The process that holds a data folder of this user, while one does.
@@ -58,17 +126,23 @@ pub(crate) fn holder(data_dir: &Path) -> Option<i32> {
     if !is_own(data_dir) {
         return None;
     }
-    let mut lock = File::open(data_dir.join(LOCK)).ok()?;
-    let pid = named_in(&mut lock)?;
-    is_locked(lock.try_lock_shared()).ok()?.then_some(pid)
+    let by_folder = File::open(data_dir).is_ok_and(|folder| is_held(&folder));
+    let file = regular_file::open(&data_dir.join(LOCK)).ok();
+    let by_file = file.and_then(|file| is_locked(file.try_lock_shared()).ok());
+    (by_folder || by_file == Some(true))
+        .then(|| named(data_dir))
+        .flatten()
 }
 
-/// The process that says it holds the lock.
-fn named_in(file: &mut File) -> Option<i32> {
-    let mut pid = String::new();
-    file.rewind().ok()?;
-    file.take(LONGEST).read_to_string(&mut pid).ok()?;
-    pid.trim().parse().ok()
+/// The process that says it holds the folder: in its lock file or, if that was removed, in its record.
+fn named(data_dir: &Path) -> Option<i32> {
+    let by_file = regular_file::open(&data_dir.join(LOCK));
+    let by_file = by_file.ok().and_then(|file| {
+        let mut pid = String::new();
+        file.take(LONGEST).read_to_string(&mut pid).ok()?;
+        pid.trim().parse().ok()
+    });
+    by_file.or_else(|| Some(read_own::<RecordedProcess>(data_dir, RECORD)?.pid))
 }
 
 /// Whether somebody else has the lock that was tried.
@@ -114,6 +188,36 @@ mod tests {
         take(&path).unwrap();
     }
 
+    /// Its file is no part of what holds the folder: a cleaner may remove it, or a person who takes it for stale.
+    #[test]
+    fn a_folder_is_held_after_its_lock_file_was_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("data");
+        let first = take(&path).unwrap();
+        fs::remove_file(path.join(LOCK)).unwrap();
+        assert!(take(&path).unwrap_err().contains("already runs on"));
+        let left: Vec<_> = fs::read_dir(&path).unwrap().collect();
+        assert!(left.is_empty(), "nothing is made there: {left:?}");
+        drop(first);
+        take(&path).unwrap();
+    }
+
+    /// As a kernel of an older version holds it.
+    #[test]
+    fn a_lock_file_alone_holds_a_folder() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("data");
+        drop(take(&path).unwrap());
+        let older = File::open(path.join(LOCK)).unwrap();
+        older.lock().unwrap();
+        assert!(take(&path).unwrap_err().contains("already runs on"));
+        assert_eq!(holder(&path), i32::try_from(std::process::id()).ok());
+        let own = take(&dir.path().join("other")).unwrap();
+        let seen_by_older = File::open(dir.path().join("other").join(LOCK)).unwrap();
+        assert!(is_locked(seen_by_older.try_lock()).unwrap());
+        drop(own);
+    }
+
     /// CMCP-073: a killed kernel's lock may outlive it, in a child it was starting: the next kernel waits for
     /// that instead of telling of a kernel that runs no more.
     #[test]
@@ -123,9 +227,9 @@ mod tests {
         let mut dead = Command::new("true").spawn().unwrap();
         dead.wait().unwrap();
         let mut copy = take(&path).unwrap();
-        copy.set_len(0).unwrap();
-        copy.rewind().unwrap();
-        writeln!(copy, "{}", dead.id()).unwrap();
+        copy.file.set_len(0).unwrap();
+        copy.file.rewind().unwrap();
+        writeln!(copy.file, "{}", dead.id()).unwrap();
         let next = {
             let path = path.clone();
             std::thread::spawn(move || take(&path).map(drop))

@@ -1,7 +1,10 @@
 //! What a kernel takes of the machine: descriptors, threads, and the folder it was started in.
 
 use std::path::PathBuf;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::thread::JoinHandle;
 
+use mgp_runtime::task::{self, NoThread};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 /// Every connection and child needs descriptors; the usual soft limit of 1,024 is soon reached.
@@ -20,7 +23,55 @@ pub(super) fn threads() -> usize {
     (cores / 2).max(1)
 }
 
+/// Threads that a kernel starts besides: of its files, its view, its model, and for what waits for the disk.
+const BESIDE: usize = 12;
+
+/// Sees that a kernel gets the threads it cannot do without: later it would fall for each of them in another way.
+pub(super) fn has_threads() -> Result<(), NoThread> {
+    hold_threads(threads() + BESIDE, |wait| task::thread("trial", wait))
+}
+
+/// Has so many threads at once, and ends them.
+fn hold_threads(
+    count: usize,
+    start: impl Fn(Box<dyn FnOnce() + Send>) -> Result<JoinHandle<()>, NoThread>,
+) -> Result<(), NoThread> {
+    let held = Arc::new(RwLock::new(()));
+    let until = held.write().unwrap_or_else(PoisonError::into_inner);
+    let wait = || {
+        let held = held.clone();
+        Box::new(move || drop(held.read()))
+    };
+    let started: Vec<_> = (0..count).map(|_| start(wait())).collect();
+    drop(until);
+    started.into_iter().try_for_each(|thread| {
+        let _ = thread?.join();
+        Ok(())
+    })
+}
+
 /// Where the kernel was started: the working folder of children whose entry names none.
 pub(super) fn folder() -> PathBuf {
     std::env::current_dir().unwrap_or_else(|_| "/".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn a_thread_limit_is_named_as_one() {
+        assert!(has_threads().is_ok());
+        let started = AtomicUsize::new(0);
+        let limited = |wait: Box<dyn FnOnce() + Send>| match started.fetch_add(1, Ordering::SeqCst)
+        {
+            0..5 => task::thread("trial", wait),
+            _ => Err(io::Error::from(io::ErrorKind::WouldBlock).into()),
+        };
+        let refused = hold_threads(8, limited).unwrap_err().to_string();
+        assert!(refused.contains("ulimit -u"), "{refused}");
+    }
 }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use mgp_store::atomic_file;
+use mgp_store::regular_file;
 use mgp_transports::guard::{Swept, sweep};
 
 /// Marks of earlier kernels that are remembered. Each start that is not cut short ends them all; of
@@ -102,7 +103,7 @@ fn tell(swept: Swept) {
 
 /// A file that is missing or torn holds the marks that can be read.
 fn read(file: &Path) -> Vec<String> {
-    let text = fs::read(file).unwrap_or_default();
+    let text = regular_file::read(file).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
     let is_mark = |line: &&str| line.len() == DIGITS && line.bytes().all(|b| b.is_ascii_hexdigit());
     let marks: Vec<_> = text.lines().filter(is_mark).map(str::to_owned).collect();

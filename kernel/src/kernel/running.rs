@@ -10,11 +10,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::lock::holder;
+use super::lock::{RECORD, holder};
 use crate::paths::{read_own, write_own};
-
-/// The record's file.
-const RECORD: &str = "kernel.json";
 
 /// A kernel that runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -3,7 +3,7 @@
 
 use mgp_runtime::randomness;
 use mgp_store::atomic_file;
-use std::fs;
+use mgp_store::regular_file;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -113,7 +113,7 @@ fn key(path: &Path, lost: &str) -> Result<[u8; 32], String> {
 /// A secret in an owner-only file: 32 random bytes in hexadecimal, made where there is none. `lost` is what
 /// removing it comes to.
 fn secret(path: &Path, lost: &str) -> Result<String, String> {
-    let bytes = match fs::read(path) {
+    let bytes = match regular_file::read(path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
             return made(path).map_err(|e| explained(path, &e));
         }
@@ -137,6 +137,8 @@ fn made(path: &Path) -> io::Result<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use mgp_engine::callers::seal::Purpose;
 
     use super::*;

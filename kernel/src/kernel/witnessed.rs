@@ -1,7 +1,6 @@
 //! The files of the data folder that have a witness, what the loss of each means, and what to do. Journals compare
 //! themselves with theirs; the other files are looked at here, before anything is made in their place.
 
-use std::fs;
 use std::path::Path;
 
 use mgp_cluster::replication;
@@ -9,6 +8,7 @@ use mgp_mcpl::push::{JOURNAL as PUSHES, KeptPushes};
 use mgp_policy::access::Books;
 use mgp_store::audit::Folder;
 use mgp_store::backup::{RESTORED, RESTORED_LOGS};
+use mgp_store::regular_file;
 use mgp_store::witnesses::{OpenedWitnesses, WITNESS_FILES, Witnesses};
 use mgp_tools::registrar::Registrations;
 
@@ -131,7 +131,7 @@ impl WatchedFile {
         match self.watch {
             WatchedPart::Presence => path.try_exists().unwrap_or(true).then(String::new),
             WatchedPart::Contents => {
-                let bytes = fs::read(path).ok()?;
+                let bytes = regular_file::read(&path).ok()?;
                 let hash = blake3::derive_key("mgp 2026-11 witness of a key", &bytes);
                 Some(super::secrets::hex(&hash))
             }

@@ -355,6 +355,8 @@ fn failed(why: PairingFailed) -> Refusal {
         | PairingFailed::NotAdmitted(_)
         | PairingFailed::Own
         | PairingFailed::Expired => Refusal::BadParams(words),
-        PairingFailed::NotOpen | PairingFailed::Actor(_) => Refusal::Broken(words),
+        PairingFailed::NotOpen | PairingFailed::NotRecorded(_) | PairingFailed::Actor(_) => {
+            Refusal::Broken(words)
+        }
     }
 }

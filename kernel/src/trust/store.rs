@@ -1,14 +1,14 @@
 //! The file of what was trusted: read whole, replaced whole.
 
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use mgp_store::atomic_file;
+use mgp_store::regular_file;
+use mgp_store::trouble::explained;
 use serde::{Deserialize, Serialize};
-
-use crate::paths::open_file;
 
 /// Projects remembered at once: far more than a person works on. One more is refused in words that say
 /// how to let others go.
@@ -59,7 +59,7 @@ pub enum TrustError {
     )]
     Full,
     /// The system refuses.
-    #[error("{}: {why}", path.display())]
+    #[error("{}", explained(.path, .why))]
     System {
         /// The file or its folder.
         path: PathBuf,
@@ -124,9 +124,7 @@ pub fn change<T>(
         path: path.to_owned(),
         why,
     };
-    let mut private = DirBuilder::new();
-    private.recursive(true).mode(0o700);
-    private.create(folder).map_err(system)?;
+    atomic_file::make_folder(folder).map_err(system)?;
     let _turn = turn(&path.with_extension("lock")).map_err(system)?;
     let damaged = |why| TrustError::Damaged(format!("{}: {why}", path.display()));
     let mut entries = read(path).map_err(damaged)?;
@@ -143,13 +141,13 @@ pub fn change<T>(
 fn turn(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(false).mode(0o600);
-    let file = options.open(path)?;
+    let file = regular_file::open_with(path, &mut options)?;
     file.lock()?;
     Ok(file)
 }
 
 fn read(path: &Path) -> Result<Vec<TrustedFile>, String> {
-    let file = match open_file(path) {
+    let file = match regular_file::open(path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         opened => opened.map_err(|e| e.to_string())?,
     };

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use mgp_tests::harness::Kernel;
 use mgp_tests::harness::wait::within;
+use mgp_tests::harness::{DEADLINE, Kernel, wait_until};
 use serde_json::{Value, json};
 
 use crate::scene::{AT_ONCE, begin, cancelled, echoes, in_flight, in_state, owner, server, shown};
@@ -87,6 +87,31 @@ async fn progress_extends_the_time_of_a_call() {
     assert_eq!(answer.text(), "10 steps");
     assert!(started.elapsed() > Duration::from_secs(2));
     assert_eq!(agent.heard("notifications/progress").len(), 10);
+}
+
+/// A kernel that is stopped for longer than its calls may take (a debugger, a suspended terminal, a machine that
+/// pages) reads what its servers answered meanwhile before it gives a call up.
+#[tokio::test]
+async fn a_call_that_was_answered_while_the_kernel_was_stopped_is_answered() {
+    let kernel = Kernel::start(&server("it", &[], "call_timeout_secs = 1")).await;
+    kernel.connected(&["it"]).await;
+    let mut agent = owner(&kernel).await;
+    let mut waiting = Vec::new();
+    for _ in 0..40 {
+        waiting.push(begin(&mut agent, "it__slow", json!({"ms": 300})).await);
+    }
+    in_flight(&mut agent, "it", 40).await;
+    let pid = nix::unistd::Pid::from_raw(kernel.pid().try_into().unwrap());
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGSTOP).unwrap();
+    let stopped = Instant::now();
+    wait_until("the time of the calls is over", DEADLINE, async || {
+        stopped.elapsed() > Duration::from_secs(3)
+    })
+    .await;
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGCONT).unwrap();
+    for id in waiting {
+        assert_eq!(agent.answer_to(&id).await.text(), "slept");
+    }
 }
 
 /// Even progress does not keep a call alive for ever.

@@ -42,6 +42,62 @@ async fn a_second_kernel_on_the_same_data_is_refused() {
     echoes(&mut agent, "it").await;
 }
 
+/// A cleaner, or a person who takes it for stale, removes the file of the lock. A second kernel has nothing of the
+/// first one in its hands then: no server ends, and no log has a hole.
+#[tokio::test]
+async fn a_second_kernel_changes_nothing_after_the_lock_file_was_removed() {
+    let kernel = Kernel::start(&server("it", &[], "")).await;
+    kernel.connected(&["it"]).await;
+    kernel.mgp_json(&["grant", "local", "it"]).await;
+    let children = kernel.children("mgp-fixture");
+    let marks = fs::read(kernel.folder().join("data/marks")).unwrap();
+    fs::remove_file(kernel.folder().join("data/kernel.lock")).unwrap();
+    let socket = kernel.folder().join("other.sock").display().to_string();
+    for second in [
+        kernel.program(&["up"]),
+        kernel.program(&["up"]).env("MGP_SOCKET", socket),
+    ] {
+        let refused = second.output(DEADLINE).await;
+        assert_eq!(refused.status.code(), Some(1));
+        let words = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(words.contains(&kernel.pid().to_string()), "{words}");
+    }
+    assert_eq!(kernel.children("mgp-fixture"), children);
+    let now = fs::read(kernel.folder().join("data/marks")).unwrap();
+    assert_eq!(now, marks);
+    assert!(!kernel.folder().join("data/kernel.lock").exists());
+    kernel
+        .mgp_json(&["grant", "other", "it", "--yet-unknown"])
+        .await;
+    let report = kernel.mgp_json(&["audit", "verify"]).await;
+    assert_eq!(report["whole"], json!(true), "{report}");
+    let folder = kernel.end(Signal::SIGTERM, DEADLINE).await;
+    let kernel = Kernel::again(folder).await;
+    let report = kernel.mgp_json(&["audit", "verify"]).await;
+    assert_eq!(report["whole"], json!(true), "{report}");
+    assert_eq!(
+        kernel.mgp_json(&["grants"]).await["entries"]
+            .as_array()
+            .unwrap()
+            .len(),
+        2
+    );
+}
+
+/// A kernel whose socket is in use does nothing in its data folder before it ends.
+#[tokio::test]
+async fn a_kernel_whose_socket_is_in_use_opens_no_log() {
+    let kernel = Kernel::start("").await;
+    let data = kernel.folder().join("new");
+    let second = kernel.program(&["up"]);
+    let second = second.env("MGP_DATA_DIR", data.display().to_string());
+    let refused = second.output(DEADLINE).await;
+    assert_eq!(refused.status.code(), Some(1));
+    let left = fs::read_dir(&data).unwrap();
+    let left: Vec<_> = left.map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["kernel.lock"]);
+}
+
 /// A kernel that was killed leaves nothing that keeps the next one from starting.
 #[tokio::test]
 async fn a_killed_kernel_can_be_started_again_at_once() {

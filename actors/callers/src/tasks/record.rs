@@ -1,8 +1,7 @@
 //! A task on disk: one small file, written completely before its state is told to anybody.
 
-use std::fs::{self, DirBuilder};
+use std::fs;
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use mgp_engine::callers::tasks::{Task, TaskStatus, TaskStep};
@@ -14,6 +13,7 @@ use serde_json::value::RawValue;
 
 use super::{MAX_TASKS, POLL_MS, follow};
 use mgp_store::atomic_file;
+use mgp_store::regular_file;
 
 /// The stored state of a task. Times are in milliseconds since 1970.
 #[derive(Debug, Serialize, Deserialize)]
@@ -124,10 +124,7 @@ impl TaskRecord {
 /// # Errors
 /// The folder cannot be made or read.
 pub fn load(folder: &Path) -> io::Result<Vec<TaskRecord>> {
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(folder)?;
+    atomic_file::make_folder(folder)?;
     let mut records = Vec::new();
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
@@ -141,8 +138,8 @@ pub fn load(folder: &Path) -> io::Result<Vec<TaskRecord>> {
 }
 
 fn read(path: &Path) -> Option<TaskRecord> {
-    let record =
-        fs::read(path).and_then(|bytes| serde_json::from_slice(&bytes).map_err(io::Error::from));
+    let record = regular_file::read(path)
+        .and_then(|bytes| serde_json::from_slice(&bytes).map_err(io::Error::from));
     match record {
         Ok(record) => Some(record),
         Err(error) => {

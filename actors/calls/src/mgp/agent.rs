@@ -25,7 +25,7 @@ use crate::checks::access;
 use mgp_callers::agent::Agent;
 use mgp_callers::exchange::Delivery;
 use mgp_callers::request::{Caller, Outcome, Request};
-use mgp_runtime::time::moment;
+use mgp_runtime::time::{moment, sleep_for_answer};
 
 /// Longest prompt with what goes with it, in bytes.
 const PROMPT_MAX: usize = 256 << 10;
@@ -99,7 +99,7 @@ pub(super) async fn answered(cx: &Context, request: &Request, params: Option<&st
             }),
             CallbackAnswer::Declined => Err(Refusal::Forbidden(format!("{target} declined to answer"))),
         },
-        () = tokio::time::sleep(patience) => Err(Refusal::TooLate(format!(
+        () = sleep_for_answer(patience) => Err(Refusal::TooLate(format!(
             "{target} did not answer within {} ms", patience.as_millis()
         ))),
         () = request.exchange.cancelled() => Err(Refusal::Cancelled),

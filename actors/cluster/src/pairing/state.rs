@@ -14,7 +14,7 @@ use mgp_protocol::federation::assertion::LinkBinding;
 use mgp_protocol::federation::hello::NodeName;
 use mgp_protocol::federation::pairing::TicketId;
 use mgp_protocol::ids::NodeId;
-use mgp_protocol::mgp::audit::{Actor, ActorKind, EventType, Outcome, Target, TraceId};
+use mgp_protocol::mgp::audit::{Actor, ActorKind, Event, EventType, Outcome, Target, TraceId};
 use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::mailbox::{Mailbox, Reply};
 use mgp_runtime::randomness;
@@ -40,6 +40,7 @@ const WRITING: Duration = Duration::from_secs(60);
 const REFUSALS_TOLD: u32 = 16;
 
 type ApproveReply = Reply<Result<(), PairingFailed>>;
+type InviteReply = Reply<Result<Invited, PairingFailed>>;
 
 /// The state of the actor.
 pub struct PairingState {
@@ -86,7 +87,28 @@ impl PairingState {
         }
     }
 
-    pub(super) async fn invite(&mut self, terms: InviteTerms) -> Result<Invited, PairingFailed> {
+    /// Nobody learns a ticket before it is written down that it was made.
+    pub(super) async fn invite(&mut self, terms: InviteTerms, reply: InviteReply) {
+        let approved_before = terms.approved_before;
+        let invited = match self.make_ticket(terms).await {
+            Ok(invited) => invited,
+            Err(failed) => return reply.send(Err(failed)),
+        };
+        let id = invited.id;
+        let details = json!({"step": "invited", "ticket": id.to_string(), "approved_before": approved_before});
+        let event = pairing_event(by_kernel(), Outcome::Success, details);
+        let (audit, mailbox) = (self.audit.clone(), self.mailbox.clone());
+        task::detached("pairing.invite", async move {
+            if let Err(refused) = audit.decided(event).await {
+                let end = |reply| PairingMsg::End(id, "it was not written down", reply);
+                let _ = mailbox.ask(end).await;
+                return reply.send(Err(refused.into()));
+            }
+            reply.send(Ok(invited));
+        });
+    }
+
+    async fn make_ticket(&mut self, terms: InviteTerms) -> Result<Invited, PairingFailed> {
         if self.links.address().is_none() {
             return Err(PairingFailed::NotOpen);
         }
@@ -117,8 +139,6 @@ impl PairingState {
             return Err(error.into());
         }
         self.set_alarm();
-        let details = json!({"step": "invited", "ticket": id.to_string(), "approved_before": terms.approved_before});
-        self.tell(by_kernel(), Outcome::Success, details);
         let ticket = ticket.text();
         Ok(Invited {
             ticket,
@@ -413,15 +433,18 @@ impl PairingState {
     }
 
     fn tell(&self, by: Actor, outcome: Outcome, details: Value) {
-        let trace = TraceId::mint(randomness::bytes());
-        let told = event(
-            EventType::NODE_PAIRING,
-            by,
-            Target::default(),
-            &trace,
-            outcome,
-            details,
-        );
-        self.audit.tell(told);
+        self.audit.tell(pairing_event(by, outcome, details));
     }
+}
+
+fn pairing_event(by: Actor, outcome: Outcome, details: Value) -> Event {
+    let trace = TraceId::mint(randomness::bytes());
+    event(
+        EventType::NODE_PAIRING,
+        by,
+        Target::default(),
+        &trace,
+        outcome,
+        details,
+    )
 }

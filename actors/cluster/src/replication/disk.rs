@@ -14,6 +14,7 @@ use mgp_engine::replication::own_log::OwedRevoke;
 use mgp_protocol::ids::NodeId;
 use mgp_runtime::mailbox::Mailbox;
 use mgp_runtime::task::{self, SupervisedTask, TaskBroken};
+use mgp_store::atomic_file;
 use mgp_store::audit::{AuditHandle, NotWritten, state_damaged};
 use mgp_store::backup::{RESTORED, RESTORED_LOGS};
 use mgp_store::journal::{Journal, NotAppended, OpenedJournal, UnusableJournal};
@@ -389,7 +390,7 @@ impl LogJournals {
     ) -> Result<Self, UnusableLogs> {
         let cluster = owner.cluster.to_string();
         let opened = task::blocking("replication.open", move || -> Result<_, UnusableLogs> {
-            let made = std::fs::create_dir_all(&folder);
+            let made = atomic_file::make_folder(&folder);
             made.map_err(|error| UnusableLogs::NotStarted(error.to_string()))?;
             // Of the same cluster its logs may be refilled by what comes now.
             let before = witness.sibling(LOGS_WITNESS).contents();

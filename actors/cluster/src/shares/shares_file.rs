@@ -1,12 +1,11 @@
 //! The rules on disk. Without the file nothing is shared, so its loss opens nothing.
 
-use std::fs::{self, DirBuilder};
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use mgp_engine::cluster::shares::{SHARES_MAX, Share, ShareChange, Shares};
 use mgp_store::atomic_file;
+use mgp_store::regular_file;
 
 /// Why the file cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -37,7 +36,7 @@ pub(super) fn read(path: &Path) -> Result<Shares, UnusableShares> {
         path: path.to_owned(),
         why,
     };
-    let bytes = match fs::read(path) {
+    let bytes = match regular_file::read(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Shares::default()),
         Err(error) => {
             let path = path.to_owned();
@@ -60,10 +59,7 @@ pub(super) fn read(path: &Path) -> Result<Shares, UnusableShares> {
 /// On disk when this returns.
 pub(super) fn write(path: &Path, shares: &Shares) -> io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(folder)?;
+    atomic_file::make_folder(folder)?;
     let rules: Vec<Share> = shares.all().collect();
     atomic_file::write(path, &serde_json::to_vec(&rules)?)
 }

@@ -16,6 +16,7 @@ use mgp_protocol::federation::tool_index::{
 use mgp_protocol::ids::{NodeId, ServerId};
 use mgp_runtime::time::{unix_ms, unix_ms_of};
 use mgp_store::atomic_file;
+use mgp_store::regular_file;
 
 use super::node_handles::private_folder;
 
@@ -145,7 +146,7 @@ pub(super) fn read_own(folder: &Path, here: NodeId) -> Option<HeldIndex> {
 }
 
 fn read_one(path: &Path, room: usize) -> io::Result<(HeldIndex, Duration)> {
-    let file = File::open(path)?;
+    let file = regular_file::open(path)?;
     let heard = unix_ms_of(file.metadata()?.modified()?);
     let mut bytes = Vec::new();
     file.take(FILE_MAX).read_to_end(&mut bytes)?;

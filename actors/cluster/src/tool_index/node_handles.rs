@@ -1,15 +1,14 @@
 //! What each node is called here, kept on disk: a name leads to whom it led before.
 
 use std::collections::BTreeMap;
-use std::fs::{self, DirBuilder};
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use mgp_engine::cluster::node_names::NodeNames;
 use mgp_protocol::federation::hello::NodeName;
 use mgp_protocol::ids::{NodeId, ServerId};
 use mgp_store::atomic_file;
+use mgp_store::regular_file;
 use tokio_util::sync::CancellationToken;
 
 /// The names of all other nodes of the cluster, as they stand in the names of their tools.
@@ -47,7 +46,7 @@ pub enum UnusableNames {
 
 pub(super) fn read(folder: &Path) -> Result<NodeNames, UnusableNames> {
     let path = place(folder);
-    match fs::read(&path) {
+    match regular_file::read(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(NodeNames::default()),
         Err(error) => Err(UnusableNames::Disk { path, error }),
         Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| UnusableNames::Damaged {
@@ -85,7 +84,7 @@ pub(super) fn named<'a>(
 }
 
 pub(super) fn private_folder(folder: &Path) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(folder)
+    atomic_file::make_folder(folder)
 }
 
 fn place(folder: &Path) -> PathBuf {

@@ -9,6 +9,7 @@ use mgp_engine::doors::agent_registry::{AgentRecord, AgentRegistry, RegistryRefu
 use serde::{Deserialize, Serialize};
 
 use mgp_store::atomic_file;
+use mgp_store::regular_file;
 
 /// The largest file that is read: all agents there can be, with room to spare.
 const LONGEST: u64 = 4 << 20;
@@ -70,7 +71,7 @@ pub fn load(path: &Path) -> Result<AgentRegistry, Damaged> {
         }
         Ok(_) => {}
     }
-    let text = fs::read(path).map_err(disk)?;
+    let text = regular_file::read(path).map_err(disk)?;
     let sheet: Sheet = serde_json::from_slice(&text).map_err(|e| content(e.to_string()))?;
     if checksum(sheet.agents.get()) != sheet.checksum {
         return Err(content("its checksum is another".into()));

@@ -8,6 +8,7 @@ use http::{HeaderMap, Method, StatusCode};
 use mgp_engine::doors::bearer::Keys;
 use mgp_engine::servers::login::discovery::issuer_metadata_urls;
 use mgp_runtime::task;
+use mgp_store::regular_file;
 use mgp_transports::http::client::{self, Client};
 use serde::Deserialize;
 
@@ -45,7 +46,8 @@ impl KeySource {
                 Self::File(path) => {
                     let path = path.clone();
                     let name = path.display().to_string();
-                    let read = task::blocking("oauth.keys", move || std::fs::read(path)).await;
+                    let read =
+                        task::blocking("oauth.keys", move || regular_file::read(&path)).await;
                     let json = read.map_err(|e| e.to_string())?;
                     Keys::read(&json.map_err(|e| format!("{name}: {e}"))?)
                 }

@@ -12,6 +12,7 @@ use mgp_protocol::mcpl::feature_sets::Capability;
 use mgp_protocol::mgp::audit::Outcome;
 use mgp_protocol::splice::quoted;
 use mgp_runtime::randomness;
+use mgp_runtime::time::answer_within;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -159,10 +160,10 @@ impl SharedHooks {
     ) -> Result<String, (Outcome, String)> {
         let left = until.saturating_duration_since(Instant::now());
         let asked = self.from.host.asks(server, method, params, left);
-        match tokio::time::timeout_at(until, asked).await {
-            Err(_) => Err((Outcome::Timeout, "it did not answer in time".into())),
-            Ok(Err(refusal)) => Err((of_refusal(&refusal), refusal.to_string())),
-            Ok(Ok(result)) => String::from_utf8(result.to_vec())
+        match answer_within(left, asked).await {
+            None => Err((Outcome::Timeout, "it did not answer in time".into())),
+            Some(Err(refusal)) => Err((of_refusal(&refusal), refusal.to_string())),
+            Some(Ok(result)) => String::from_utf8(result.to_vec())
                 .map_err(|_| (Outcome::Failure, "its answer is no text".into())),
         }
     }

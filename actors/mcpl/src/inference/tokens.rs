@@ -9,6 +9,7 @@ use mgp_protocol::ids::ServerId;
 use mgp_runtime::task;
 use mgp_runtime::time::unix_ms;
 use mgp_store::atomic_file;
+use mgp_store::regular_file;
 use tokio::sync::Mutex;
 
 /// The file in the folder of MCPL.
@@ -62,7 +63,7 @@ impl TakenTokens {
             Err(error) => return Err(unreadable(error.to_string())),
             Ok(size) if size > LONGEST => return Err(unreadable("it is too long".to_owned())),
             Ok(_) => {
-                let text = std::fs::read_to_string(&path);
+                let text = regular_file::read_to_string(&path);
                 let text = text.map_err(|error| unreadable(error.to_string()))?;
                 TokenBudget::read(&text).map_err(|error| unreadable(error.to_string()))?
             }
@@ -108,7 +109,7 @@ impl SharedTokens {
         let (path, text) = (self.path.clone(), budget.to_json());
         let written = task::blocking("mcpl.tokens", move || {
             if let Some(folder) = path.parent() {
-                std::fs::create_dir_all(folder)?;
+                atomic_file::make_folder(folder)?;
             }
             atomic_file::write(&path, text.as_bytes())
         });

@@ -14,6 +14,7 @@ use mgp_protocol::mcpl::state::ResultState;
 use mgp_protocol::refusal::Refusal;
 use mgp_runtime::task::{self, TaskBroken};
 use mgp_runtime::time::unix_ms;
+use mgp_store::atomic_file;
 use mgp_store::journal::{Journal, NotAppended};
 use tokio::sync::{OnceCell, RwLock};
 
@@ -68,7 +69,7 @@ impl ServerStates {
             let path = self.path.clone();
             let opened = task::blocking("mcpl.opening_states", move || {
                 if let Some(folder) = path.parent() {
-                    std::fs::create_dir_all(folder).map_err(|e| explained(&path, &e))?;
+                    atomic_file::make_folder(folder).map_err(|e| explained(&path, &e))?;
                 }
                 let opened = Journal::open(&path, KIND).map_err(|e| e.to_string())?;
                 let bytes = opened.entries.iter().map(Vec::len).sum::<usize>();

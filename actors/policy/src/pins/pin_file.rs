@@ -2,9 +2,9 @@
 //! is noticed.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, DirBuilder, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::ToolChange;
 use mgp_store::atomic_file;
+use mgp_store::regular_file;
 
 /// Longest definition, in bytes, that is stored to be shown beside a changed one. Of a longer one only the
 /// pin is stored.
@@ -202,7 +203,7 @@ fn mark(folder: &Path, server: &ServerId) -> io::Result<()> {
 
 /// The contents of a file; empty when there is none.
 fn page(path: &Path) -> Result<Option<Page>, String> {
-    match fs::read(path) {
+    match regular_file::read(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(format!("{}: {error}", path.display())),
         Ok(bytes) => serde_json::from_slice(&bytes)
@@ -220,5 +221,5 @@ fn remedy(path: &Path) -> String {
 
 fn private_folder(of: &Path) -> io::Result<()> {
     let folder = of.parent().unwrap_or(Path::new("."));
-    DirBuilder::new().recursive(true).mode(0o700).create(folder)
+    atomic_file::make_folder(folder)
 }

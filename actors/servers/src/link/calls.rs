@@ -20,7 +20,7 @@ use super::{InFlight, Link, LinkEvent, List, envelope};
 use mgp_callers::exchange::call_stream::CallStreamHandle;
 use mgp_callers::exchange::{Exchange, ReplyPath};
 use mgp_callers::request::{Caller, Outcome};
-use mgp_runtime::time::moment;
+use mgp_runtime::time::{moment, sleep_for_answer};
 use mgp_runtime::trace::{PartSpan, Trace};
 
 /// A call and for whom it is made.
@@ -154,11 +154,11 @@ impl Link {
     /// silent.
     async fn patience(&self, exchange: &Exchange) -> Duration {
         let (silence, most) = (self.limits.call_timeout, self.limits.call_timeout_max);
-        tokio::time::sleep(silence).await;
+        sleep_for_answer(silence).await;
         if !silence.is_zero() && !exchange.is_unhurried() {
             return silence;
         }
-        tokio::time::sleep(most.saturating_sub(silence)).await;
+        sleep_for_answer(most.saturating_sub(silence)).await;
         most
     }
 
@@ -212,7 +212,7 @@ impl Link {
         tokio::select! {
             biased;
             outcome = &mut asked => outcome,
-            () = tokio::time::sleep(limit) => {
+            () = sleep_for_answer(limit) => {
                 exchange.cancel_because(Some("no answer in time".into()));
                 let _ = asked.await;
                 Err(self.silent(limit))
@@ -311,7 +311,7 @@ impl Link {
         }
         let mut wait = silence.saturating_sub(moment().since(started));
         loop {
-            tokio::time::sleep(wait).await;
+            sleep_for_answer(wait).await;
             let now = moment();
             if now.since(started) >= self.limits.call_timeout_max {
                 return self.limits.call_timeout_max;

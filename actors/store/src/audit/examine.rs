@@ -2,7 +2,6 @@
 //! all.
 
 use std::io::{self, ErrorKind};
-use std::thread;
 use std::time::Duration;
 
 use mgp_engine::store::audit::chain::Head;
@@ -94,12 +93,12 @@ async fn in_background(
     look: impl FnOnce() -> io::Result<Examined> + Send + 'static,
 ) -> io::Result<Examined> {
     let (told, found) = oneshot::channel();
-    let thread = thread::Builder::new().name(VERIFIES.into());
-    thread.spawn(move || {
+    let verify = move || {
         after_calls("the verification of the audit log");
         let found = task::guarded(VERIFIES, look);
         let _ = told.send(found.unwrap_or_else(|e| Err(io::Error::other(e))));
-    })?;
+    };
+    task::thread(VERIFIES, verify).map_err(io::Error::other)?;
     found.await.unwrap_or_else(|e| Err(io::Error::other(e)))
 }
 

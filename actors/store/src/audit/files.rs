@@ -1,9 +1,9 @@
 //! The log's files: numbered, one record to a line, the last one open. Read here by the kernel at its
 //! start and by whoever verifies the log without one.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use mgp_engine::store::audit::chain::Head;
@@ -12,6 +12,9 @@ use mgp_engine::store::audit::record::{AuditRecord, EVENT_MAX};
 use mgp_engine::store::audit::verify::{Report, Verifier};
 
 use mgp_protocol::ids::ServerId;
+
+use crate::atomic_file::make_folder;
+use crate::regular_file;
 
 /// More than the longest line, so that the last record of a file lies within this many bytes of its end.
 const END: u64 = 2 * EVENT_MAX as u64;
@@ -72,7 +75,7 @@ impl Folder {
     /// True when the log was closed with this as its last record. The mark is gone afterwards, since the log
     /// is open again.
     pub(super) fn was_closed(&self, last: Head) -> io::Result<bool> {
-        let said = match fs::read(self.closed()) {
+        let said = match regular_file::read(&self.closed()) {
             Err(e) if e.kind() == ErrorKind::NotFound => return Ok(false),
             said => said?,
         };
@@ -98,10 +101,7 @@ impl Folder {
 
     /// Makes the folder when there is none, accessible to its owner alone.
     pub(super) fn make(&self) -> io::Result<()> {
-        match DirBuilder::new().mode(0o700).create(&self.0) {
-            Err(e) if e.kind() != ErrorKind::AlreadyExists => Err(e),
-            Ok(()) | Err(_) => Ok(()),
-        }
+        make_folder(&self.0)
     }
 
     /// The numbers of its files, in order; none when there is no folder.
@@ -166,7 +166,7 @@ impl Folder {
 
     /// The last whole record of a file, when its end has one.
     pub(super) fn last(&self, number: u64) -> io::Result<Option<Head>> {
-        let mut file = File::open(self.path(number))?;
+        let mut file = regular_file::open(&self.path(number))?;
         let len = file.metadata()?.len();
         file.seek(SeekFrom::Start(len.saturating_sub(END)))?;
         let mut end = Vec::new();
@@ -205,7 +205,7 @@ impl Folder {
         for (at, (number, len)) in all.into_iter().enumerate() {
             step(at, count)?;
             let mut bytes = Vec::new();
-            let file = File::open(self.path(number))?;
+            let file = regular_file::open(&self.path(number))?;
             file.take(len).read_to_end(&mut bytes)?;
             LogReader::new(&bytes).for_each(|item| verifier.take(number, &item));
         }

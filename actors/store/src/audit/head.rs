@@ -13,6 +13,7 @@ use mgp_engine::store::audit::chain::Head;
 use mgp_engine::store::audit::record::RecordDigest;
 
 use super::files::Folder;
+use crate::regular_file;
 
 /// The size of a slot: a sector.
 const PLACE: u64 = 512;
@@ -71,13 +72,8 @@ struct HeadFile {
 impl HeadFile {
     fn open(path: &Path, known: Head) -> io::Result<Self> {
         let mut open = OpenOptions::new();
-        let file = open
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(path)?;
+        open.read(true).write(true).create(true).truncate(false);
+        let file = regular_file::open_with(path, open.mode(0o600))?;
         // The older slot is written next.
         let places = [0, 1].map(|turn| place(&file, turn).map_or(0, |head| head.sequence));
         let turn = u64::from(places[0] > places[1]);
@@ -108,7 +104,7 @@ impl HeadFile {
 /// # Errors
 /// When the file cannot be read or no longer holds a head.
 pub fn read(path: &Path) -> io::Result<Option<Head>> {
-    let file = match File::open(path) {
+    let file = match regular_file::open(path) {
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
         file => file?,
     };

@@ -23,7 +23,9 @@ use super::files::Folder;
 use super::head::Heads;
 use super::queue::LogQueue;
 use super::writer::{OpenLogFile, Timers, Writer, own};
+use crate::regular_file;
 use crate::trouble::explained;
+use mgp_runtime::task::{self, NoThread};
 use mgp_runtime::time::{moment, unix_ms};
 
 /// Faults that are recorded one by one; of further ones only the number is recorded.
@@ -60,6 +62,15 @@ struct LogAsFound {
     leave: bool,
 }
 
+/// Why there is no log.
+#[derive(Debug, thiserror::Error)]
+enum UnopenedLog {
+    #[error(transparent)]
+    Disk(#[from] io::Error),
+    #[error(transparent)]
+    Thread(#[from] NoThread),
+}
+
 impl LogOptions {
     /// Opens the log. Damage of its last file is repaired or reported before this returns; the earlier
     /// files are verified in the background.
@@ -68,14 +79,16 @@ impl LogOptions {
     /// Why there can be no log, in words. The kernel does not start without it.
     pub fn open(self) -> Result<AuditHandle, String> {
         let place = self.folder.path(0);
-        let explain = |e: io::Error| {
-            let folder = place.parent().unwrap_or(&place);
-            format!("the audit log cannot be opened: {}", explained(folder, &e))
-        };
-        self.start().map_err(explain)
+        self.start().map_err(|failed| match failed {
+            UnopenedLog::Disk(e) => {
+                let folder = place.parent().unwrap_or(&place);
+                format!("the audit log cannot be opened: {}", explained(folder, &e))
+            }
+            UnopenedLog::Thread(e) => e.to_string(),
+        })
     }
 
-    fn start(self) -> io::Result<AuditHandle> {
+    fn start(self) -> Result<AuditHandle, UnopenedLog> {
         self.folder.make()?;
         let found = self.find()?;
         let interrupted = !self.folder.was_closed(found.head)? && found.head.sequence > 0;
@@ -138,14 +151,14 @@ impl LogOptions {
             let details = json!({"after": found.head.sequence, "reason": INTERRUPTED});
             handle.tell(own(EventType::LOG_INTERRUPTED, Outcome::Failure, details));
         }
-        spawn("audit", move || writer.run())?;
+        task::thread("audit", move || writer.run())?;
         if files.len() < 2 {
             ledger.examined();
             return Ok(handle);
         }
         let (folder, head, known, answer) = (self.folder, found.head, found.faults, handle.clone());
         let examine = move || examine(&folder, head, &known, &files, &answer, &ledger);
-        spawn("audit-examine", examine)?;
+        task::thread("audit-examine", examine)?;
         Ok(handle)
     }
 
@@ -192,7 +205,7 @@ impl LogOptions {
             [_] | [] => Verifier::new(known),
         };
         if let Some(last) = segments.last() {
-            let bytes = fs::read(self.folder.path(last.number))?;
+            let bytes = regular_file::read(&self.folder.path(last.number))?;
             LogReader::new(&bytes).for_each(|item| verifier.take(last.number, &item));
         }
         Ok(verifier.finish())
@@ -222,11 +235,6 @@ impl LogOptions {
             }
         }
     }
-}
-
-fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
-    let thread = std::thread::Builder::new().name(name.into());
-    thread.spawn(run).map(drop)
 }
 
 /// Verifies the whole log as it was at the start, and reports faults that were not reported yet.

@@ -203,6 +203,44 @@ async fn a_torn_end_is_cut_and_said_to_be() {
     assert_eq!((report.records, report.faults), (5, vec![]));
 }
 
+/// A power cut that takes a part of what was written since the last sync: the log opens without a fault, and goes on
+/// after the last record before the hole. In what was acknowledged a hole is damage.
+#[tokio::test]
+async fn a_hole_in_what_was_not_acknowledged_is_cut() {
+    let dir = tempfile::tempdir().unwrap();
+    log(dir.path(), 3).await;
+    let folder = Folder::of(dir.path());
+    let heads = [folder.head(), folder.witness()];
+    let known = heads.clone().map(|head| fs::read(head).unwrap());
+    let before = fs::read(folder.path(1)).unwrap().len();
+    log(dir.path(), 20).await;
+    let whole = fs::read(folder.path(1)).unwrap();
+    let later = heads.clone().map(|head| fs::read(head).unwrap());
+    let hurt = |from: usize| {
+        let mut bytes = whole.clone();
+        bytes[from..from + 512].fill(0);
+        fs::write(folder.path(1), bytes).unwrap();
+    };
+    let from = before.next_multiple_of(512) + 1_024;
+    for (at, bytes) in heads.iter().zip(&known) {
+        fs::write(at, bytes).unwrap();
+    }
+    hurt(from);
+    log(dir.path(), 1).await;
+    let report = examine(&folder);
+    assert_eq!((report.faults, report.damage), (vec![], vec![]));
+    assert_eq!(
+        damage(dir.path()).last().unwrap()["faults"][0]["fault"],
+        "torn"
+    );
+    for (at, bytes) in heads.iter().zip(&later) {
+        fs::write(at, bytes).unwrap();
+    }
+    hurt(from);
+    log(dir.path(), 1).await;
+    assert_ne!(examine(&folder).damage, Vec::<u64>::new());
+}
+
 /// A flipped byte in the last file, one in a file before it, and an end that is gone: each is named at
 /// the start, written down, and still there to be seen.
 #[tokio::test]

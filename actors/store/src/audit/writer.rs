@@ -262,14 +262,15 @@ impl Writer {
     fn sync(&mut self) -> io::Result<()> {
         self.flush()?;
         self.keep()?;
+        // The witness of the group, before anything in it is acknowledged.
+        let last = self.open.last;
+        self.head.write(last)?;
         for sequence in self.commit.synced() {
             // An entry that nobody waits for has a number, but no sender to wake.
             if let Some((_, written)) = self.waiting.pop_front_if(|(next, _)| *next == sequence) {
                 let _ = written.send(Ok(()));
             }
         }
-        let last = self.open.last;
-        self.head.write(last)?;
         let now = moment();
         if now.since(self.timers.head_synced) >= HEAD_SYNC {
             self.timers.head_synced = now;

@@ -7,10 +7,12 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
+use mgp_engine::clock::MonotonicTime;
 use mgp_engine::store::journal::{JOURNAL_MAX, JournalLink, JournalWriter, PAYLOAD_MAX};
 
 use super::{JournalOrder, NotAppended, TOGETHER, Told, contents};
 use crate::atomic_file::sync_folder;
+use crate::regular_file;
 use crate::trouble::{Trouble, explained};
 use crate::witnesses::Witness;
 use mgp_runtime::metrics::Latencies;
@@ -18,6 +20,8 @@ use mgp_runtime::time::moment;
 
 /// How often a failed disk is tried again.
 const RETRY: Duration = Duration::from_secs(1);
+/// How much later than its entries the witness of a journal may be synced.
+const WITNESS_SYNC: Duration = Duration::from_secs(1);
 /// Zeros that are written to see whether there is room, and cut off again. A file that ends in zeros is one
 /// whose last entry was not finished.
 const PROBE: usize = 4096;
@@ -28,7 +32,7 @@ pub(super) static SYNCS: Latencies = Latencies::new();
 pub(super) fn open(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).append(true).mode(0o600);
-    match options.open(path) {
+    match regular_file::open_with(path, &mut options) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         opened => return opened,
     }
@@ -53,6 +57,8 @@ pub(super) struct JournalFile {
     pub(super) entries: u64,
     /// Written after the entries and before they are acknowledged.
     pub(super) witness: Witness,
+    /// When it is to be synced, where it was written since.
+    pub(super) witness_due: Option<MonotonicTime>,
 }
 
 impl JournalFile {
@@ -60,14 +66,18 @@ impl JournalFile {
     pub(super) fn keep(mut self, orders: &mpsc::Receiver<JournalOrder>) {
         let mut together = Vec::with_capacity(TOGETHER);
         loop {
-            let first = match self.trouble.why() {
-                Some(_) => orders.recv_timeout(RETRY),
-                None => orders.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            self.sync_witness();
+            let first = match (self.trouble.why(), self.witness_due) {
+                (Some(_), _) => orders.recv_timeout(RETRY),
+                (None, Some(due)) => orders.recv_timeout(due.since(moment())),
+                (None, None) => orders.recv().map_err(|_| RecvTimeoutError::Disconnected),
             };
             let mut next = match first {
                 Ok(first) => Some(first),
                 Err(RecvTimeoutError::Timeout) => {
-                    self.probe();
+                    if self.trouble.why().is_some() {
+                        self.probe();
+                    }
                     continue;
                 }
                 Err(RecvTimeoutError::Disconnected) => return,
@@ -121,9 +131,22 @@ impl JournalFile {
             self.size += bytes.len() as u64;
             self.entries += entries;
             self.witness.settle(&contents(self.entries, writer.head()));
+            self.witness_due = self.witness_due.or(Some(moment() + WITNESS_SYNC));
         }
         for told in waiting {
             let _ = told.send(outcome.clone());
+        }
+    }
+
+    /// Of what was acknowledged longer ago, a power cut takes nothing that is not noticed.
+    fn sync_witness(&mut self) {
+        if self.witness_due.is_none_or(|due| due > moment()) {
+            return;
+        }
+        self.witness_due = None;
+        if let Err(error) = self.witness.sync() {
+            // What the disk does not take is written with the next change.
+            tracing::warn!(%error, path = %self.path.display(), "the witness of a journal is not synced");
         }
     }
 
@@ -137,7 +160,7 @@ impl JournalFile {
         if room < PAYLOAD_MAX as u64 * 2 {
             return Err(NotAppended::Full);
         }
-        Ok(writer.write(payload, bytes)?)
+        Ok(writer.write_to_group(payload, bytes)?)
     }
 
     fn put(&mut self, bytes: &[u8]) -> Result<(), NotAppended> {

@@ -111,6 +111,7 @@ async fn after_a_failure_it_goes_on_when_it_can() {
         trouble: trouble.clone(),
         entries: 0,
         witness: crate::witnesses::Witness::default(),
+        witness_due: None,
     };
     let told = |journal_file: &mut JournalFile, entry: &[u8]| {
         let (told, mut outcome) = oneshot::channel();
@@ -261,4 +262,68 @@ async fn a_crash_between_a_journal_and_its_witness_reports_nothing() {
         witnessed(dir.path()).shortened.is_some(),
         "the file before is not this one"
     );
+}
+
+/// Entries that share one sync, torn by a power cut before they were acknowledged: the journal opens, and goes on
+/// after the last entry that is whole. Whether their witness is there makes no difference.
+#[tokio::test]
+async fn a_journal_with_a_torn_group_opens_and_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("test.journal");
+    let opened = witnessed(dir.path());
+    for entry in ["one", "two"] {
+        opened.journal.append(entry.into()).await.unwrap();
+    }
+    let before = fs::read(&path).unwrap().len();
+    let names = crate::witnesses::WITNESS_FILES.map(|name| dir.path().join(name));
+    let known = names.clone().map(|name| fs::read(name).unwrap());
+    let more: Vec<Vec<u8>> = (b'a'..b'i').map(|byte| vec![byte; 400]).collect();
+    opened.journal.append_all(more).await.unwrap();
+    drop(opened);
+    let bytes = fs::read(&path).unwrap();
+    for has_witness in [true, false] {
+        for from in [before, 512, 1_024, 1_536] {
+            let mut hurt = bytes.clone();
+            hurt[from..(from / 512 + 1) * 512].fill(0);
+            fs::write(&path, hurt).unwrap();
+            for (name, known) in names.iter().zip(&known) {
+                match has_witness {
+                    true => fs::write(name, known).unwrap(),
+                    false => fs::remove_file(name).unwrap(),
+                }
+            }
+            let opened = witnessed(dir.path());
+            assert!(opened.cut.is_some() && opened.shortened.is_none());
+            assert_eq!(opened.entries[..2], [b"one".to_vec(), b"two".to_vec()]);
+            let whole = opened.entries.len();
+            opened.journal.append(b"three".to_vec()).await.unwrap();
+            let again = witnessed(dir.path());
+            assert_eq!((again.cut, again.shortened), (None, None));
+            assert_eq!(
+                (again.entries.len(), &*again.entries[whole]),
+                (whole + 1, &b"three"[..])
+            );
+        }
+    }
+}
+
+/// A hole in a group that was acknowledged is damage, and nothing is cut off.
+#[tokio::test]
+async fn a_damaged_group_that_was_acknowledged_stops_the_journal() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("test.journal");
+    let opened = witnessed(dir.path());
+    let more: Vec<Vec<u8>> = (b'a'..b'i').map(|byte| vec![byte; 400]).collect();
+    opened.journal.append_all(more).await.unwrap();
+    drop(opened);
+    let mut hurt = fs::read(&path).unwrap();
+    hurt[1_024..1_536].fill(0);
+    fs::write(&path, &hurt).unwrap();
+    let witness = crate::witnesses::Witnesses::open(dir.path())
+        .unwrap()
+        .witnesses;
+    let opened = Journal::open_witnessed(&path, "test", witness.witness("test.journal"));
+    let why = opened.unwrap_err().to_string();
+    assert!(why.contains("entry 3"), "{why}");
+    assert_eq!(fs::read(&path).unwrap(), hurt);
 }

@@ -1,19 +1,19 @@
 //! The sealed files and their key.
 
-use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::Duration;
 
 use mgp_engine::store::secrets::{Namespace, SEALED_MAX, SecretRecords, SecretsKey};
 use mgp_runtime::randomness;
-use rustix::fs::OFlags;
 use rustix::process::geteuid;
 
 use super::SecretsError;
 use crate::atomic_file;
+use crate::regular_file;
 use crate::trouble::explained;
 
 /// Looks at the lock, 10 s of them: who holds it writes one small file, or asks the keyring.
@@ -48,7 +48,7 @@ impl SealedFiles {
         let path = self.folder.join("lock");
         let mut open = OpenOptions::new();
         open.write(true).create(true).truncate(false).mode(0o600);
-        let file = open.open(&path).map_err(|e| failed(&path, &e))?;
+        let file = regular_file::open_with(&path, &mut open).map_err(|e| failed(&path, &e))?;
         for _ in 0..LOOKS {
             match file.try_lock() {
                 Ok(()) => return Ok(file),
@@ -149,10 +149,7 @@ fn key_of(text: &[u8]) -> Option<[u8; 32]> {
 
 /// A file as it is, if it is there.
 fn bounded(path: &Path, max: usize) -> Result<Option<Vec<u8>>, SecretsError> {
-    let mut open = OpenOptions::new();
-    // A pipe in its place holds nobody up.
-    let flags = OFlags::NONBLOCK.bits().cast_signed();
-    let file = match open.read(true).custom_flags(flags).open(path) {
+    let file = match regular_file::open(path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
         opened => opened.map_err(|e| failed(path, &e))?,
     };
@@ -169,9 +166,7 @@ fn bounded(path: &Path, max: usize) -> Result<Option<Vec<u8>>, SecretsError> {
 }
 
 fn make_private(folder: &Path) -> Result<(), SecretsError> {
-    let mut private = DirBuilder::new();
-    let made = private.recursive(true).mode(0o700).create(folder);
-    made.map_err(|e| failed(folder, &e))
+    atomic_file::make_folder(folder).map_err(|e| failed(folder, &e))
 }
 
 fn failed(path: &Path, error: &io::Error) -> SecretsError {

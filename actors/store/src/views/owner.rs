@@ -9,7 +9,7 @@ use mgp_engine::clock::MonotonicTime;
 use mgp_engine::store::audit::chain::Head;
 use mgp_engine::store::audit::index::BLOCK_RECORDS;
 use mgp_runtime::time::moment;
-use tokio::runtime;
+use tokio::runtime::{self, Runtime};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::building::GrowingView;
@@ -80,7 +80,6 @@ pub(super) struct ViewOwner {
     pub(super) questions: mpsc::Receiver<ViewQuestion>,
     pub(super) state: watch::Sender<ViewState>,
     pub(super) options: ViewOptions,
-    pub(super) runtime: runtime::Handle,
     /// The question that is next.
     pub(super) next: Option<ViewQuestion>,
     /// When the view was opened, and when it last answered.
@@ -101,9 +100,18 @@ enum Wake {
 impl ViewOwner {
     pub(super) fn run(mut self) {
         after_calls("the view of the audit log");
+        // Its own: that of the kernel may end before this thread does.
+        let runtime = runtime::Builder::new_current_thread().enable_time().build();
+        match runtime {
+            Ok(runtime) => self.serve_all(&runtime),
+            Err(error) => fail(&self.state, &error.to_string()),
+        }
+    }
+
+    fn serve_all(&mut self, runtime: &Runtime) {
         let mut failed = 0;
         while failed < BUILDS_MAX {
-            let Err(why) = self.serve() else {
+            let Err(why) = self.serve(runtime) else {
                 self.next = self.questions.blocking_recv();
                 match self.next {
                     Some(_) => continue,
@@ -128,7 +136,7 @@ impl ViewOwner {
     }
 
     /// Builds and answers until nobody asks; an error when the database is of no use.
-    fn serve(&mut self) -> Result<(), String> {
+    fn serve(&mut self, runtime: &Runtime) -> Result<(), String> {
         let database = ViewDatabase::open(&self.path, &self.folder, self.options.open)?;
         let mut view = GrowingView::of(database, &self.folder, self.options.block_records);
         (self.opened, self.answered) = (moment(), moment());
@@ -148,7 +156,7 @@ impl ViewOwner {
             view.rest()?;
             // What the log has is in the view.
             self.answer_when_due(&view, true)?;
-            match self.wait() {
+            match self.wait(runtime) {
                 Wake::Question(question) => self.next = Some(question),
                 Wake::Written => thread::sleep(GATHER),
                 Wake::Idle | Wake::End => return view.close(),
@@ -176,13 +184,13 @@ impl ViewOwner {
         failed.map_or(Ok(()), Err)
     }
 
-    fn wait(&mut self) -> Wake {
+    fn wait(&mut self, runtime: &Runtime) -> Wake {
         let (questions, written) = (&mut self.questions, &mut self.written);
         let idle = self.options.idle.checked_sub(moment().since(self.answered));
         let Some(idle) = idle.filter(|idle| !idle.is_zero()) else {
             return Wake::Idle;
         };
-        self.runtime.block_on(async {
+        runtime.block_on(async {
             tokio::select! {
                 biased;
                 question = questions.recv() => question.map_or(Wake::End, Wake::Question),

@@ -252,3 +252,26 @@ fn reopened(path: &Path) -> sled::Db {
         std::thread::yield_now();
     }
 }
+
+/// The runtime of the kernel ends before the thread of the view does, and before who asks it.
+#[test]
+fn a_view_outlives_the_runtime_it_was_started_in() {
+    let dir = tempfile::tempdir().unwrap();
+    let runtime = || {
+        let mut runtime = tokio::runtime::Builder::new_multi_thread();
+        runtime.worker_threads(1).enable_all().build().unwrap()
+    };
+    let first = runtime();
+    let (audit, views) = first.block_on(async {
+        let audit = log(dir.path(), 1 << 20);
+        let views = start(dir.path(), &audit);
+        write(&audit, 0..5).await;
+        assert_eq!(views.find(ask(json!({}))).await.unwrap().events.len(), 5);
+        (audit, views)
+    });
+    first.shutdown_timeout(Duration::from_secs(1));
+    runtime().block_on(async {
+        write(&audit, 5..9).await;
+        assert_eq!(views.find(ask(json!({}))).await.unwrap().events.len(), 9);
+    });
+}

@@ -4,10 +4,16 @@
 //! An entry is `length, previous, hash, check, payload`: the hash covers length, previous and payload,
 //! the check covers the three before it. So a length is believed only when it is as it was written,
 //! and a file that ends within an entry (a write that never finished, and so was never acknowledged)
-//! is told from one that was changed. So is a last entry of which some sectors never came to the disk
-//! before the power went: they read as zeros.
+//! is told from one that was changed.
+//!
+//! Entries that share one sync are a group. Before the power goes, its sectors may reach the disk in any
+//! order, and what does not reads as zeros. The next group is written only once this one is on disk, so only
+//! the last group can have such holes. Each entry of a group but the first has its distance from the beginning
+//! of the group in its check: whatever is left behind a hole says whether it belongs to the group with the hole
+//! (which is torn, and was never acknowledged) or to a later one (then this is damage).
 
 use std::fmt;
+use std::ops::Range;
 
 /// Longest payload, in bytes: the largest operation of grants names 1,024 of them.
 pub const PAYLOAD_MAX: usize = 256 << 10;
@@ -16,7 +22,8 @@ pub const JOURNAL_MAX: u64 = 1 << 30;
 const CHECK: usize = 4;
 /// The least a disk writes whole, in bytes: what it lost begins and ends at a multiple of this.
 const SECTOR: usize = 512;
-const HEADER: usize = 4 + blake3::OUT_LEN + blake3::OUT_LEN + CHECK;
+const HASHES: usize = 2 * blake3::OUT_LEN;
+const HEADER: usize = 4 + HASHES + CHECK;
 const CONTEXT: &str = "mgp 2026-11 journal entry";
 
 /// The hash of an entry, which the next one repeats.
@@ -76,11 +83,28 @@ impl JournalWriter {
         self.last
     }
 
-    /// Appends an entry to `out`.
+    /// Appends an entry to `out` that is a group of its own.
     ///
     /// # Errors
     /// [`TooLong`]; then nothing was appended.
     pub fn write(&mut self, payload: &[u8], out: &mut Vec<u8>) -> Result<(), TooLong> {
+        self.write_at(0, payload, out)
+    }
+
+    /// Appends an entry to a group, which is written and synced as a whole.
+    ///
+    /// # Errors
+    /// [`TooLong`]; then nothing was appended.
+    pub fn write_to_group(&mut self, payload: &[u8], group: &mut Vec<u8>) -> Result<(), TooLong> {
+        self.write_at(group.len(), payload, group)
+    }
+
+    fn write_at(
+        &mut self,
+        distance: usize,
+        payload: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<(), TooLong> {
         if payload.len() > PAYLOAD_MAX {
             return Err(TooLong(payload.len()));
         }
@@ -90,7 +114,7 @@ impl JournalWriter {
         out.extend_from_slice(&length);
         out.extend_from_slice(&self.last.0);
         out.extend_from_slice(&hash.0);
-        let check = check(&out[from..]);
+        let check = check(&out[from..], distance);
         out.extend_from_slice(&check);
         out.extend_from_slice(payload);
         self.last = hash;
@@ -98,22 +122,28 @@ impl JournalWriter {
     }
 }
 
-fn check(header: &[u8]) -> [u8; CHECK] {
+/// The check of a header that stands so many bytes behind the beginning of its group.
+fn check(header: &[u8], distance: usize) -> [u8; CHECK] {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(header);
+    if distance > 0 {
+        hasher.update(&(distance as u64).to_le_bytes());
+    }
     let mut check = [0; CHECK];
-    check.copy_from_slice(&blake3::hash(header).as_bytes()[..CHECK]);
+    check.copy_from_slice(&hasher.finalize().as_bytes()[..CHECK]);
     check
 }
 
 /// What stands where no entry can be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JournalFault {
-    /// The file ends within an entry that begins here, or was made longer and never written, in whole or
-    /// in part: nothing from here on was acknowledged.
-    #[error("from byte {at} on it holds {bytes} bytes of an entry that was never finished")]
+    /// The file ends within a group of entries that were written together, or parts of it never came to the disk:
+    /// nothing from here on was acknowledged.
+    #[error("from byte {at} on it holds {bytes} bytes of a write that was never finished")]
     Torn {
-        /// Where the unfinished entry begins.
+        /// Where the first unfinished entry begins.
         at: u64,
-        /// How much there is of it.
+        /// How much there is from there on.
         bytes: u64,
     },
     /// It was changed after it was written.
@@ -133,8 +163,12 @@ pub enum JournalFault {
 pub struct JournalReader<'a> {
     bytes: &'a [u8],
     at: usize,
+    /// Where the group of the last entry begins.
+    group: usize,
     entries: u64,
     last: JournalLink,
+    /// How many entries were certainly acknowledged, by a witness.
+    acknowledged: Option<u64>,
 }
 
 impl<'a> JournalReader<'a> {
@@ -144,8 +178,20 @@ impl<'a> JournalReader<'a> {
         Self {
             bytes,
             at: 0,
+            group: 0,
             entries: 0,
             last: JournalLink::start(kind),
+            acknowledged: None,
+        }
+    }
+
+    /// With what a witness says: these entries were acknowledged, and no hole in them is a torn write. A later one may
+    /// be torn in any way, not only by sectors that read as zeros.
+    #[must_use]
+    pub fn with_acknowledged(self, entries: Option<u64>) -> Self {
+        Self {
+            acknowledged: entries,
+            ..self
         }
     }
 
@@ -161,27 +207,19 @@ impl<'a> JournalReader<'a> {
         self.at as u64
     }
 
-    fn entry(&self, rest: &'a [u8]) -> Result<(&'a [u8], JournalLink), JournalFault> {
-        let torn = JournalFault::Torn {
-            at: self.position(),
-            bytes: rest.len() as u64,
-        };
+    fn entry(&self, rest: &'a [u8]) -> Result<EntryRead<'a>, JournalFault> {
         if rest.iter().all(|byte| *byte == 0) {
-            return Err(torn);
+            return Err(self.torn(rest));
         }
         let Some((header, after)) = rest.split_at_checked(HEADER) else {
-            return Err(torn);
+            return Err(self.torn(rest));
         };
-        let (told, its_check) = header.split_at(HEADER - CHECK);
-        if check(told) != its_check {
-            return Err(match self.lost(rest, 0..HEADER) && !has_entry(&rest[1..]) {
-                true => torn,
-                false => self.damaged("its header is not as it was written"),
-            });
-        }
-        let (length, hashes) = told.split_at(4);
+        let Some(group) = self.group_at(header, self.at) else {
+            return Err(self.fault(rest, 0..HEADER, 1, "its header is not as it was written"));
+        };
+        let (length, hashes) = header.split_at(4);
         let length: [u8; 4] = length.try_into().expect("split at 4");
-        let (previous, hash) = hashes.split_at(blake3::OUT_LEN);
+        let (previous, hash) = hashes[..HASHES].split_at(blake3::OUT_LEN);
         let size = u32::from_le_bytes(length) as usize;
         if size > PAYLOAD_MAX {
             return Err(self.damaged("it is longer than any entry can be"));
@@ -189,21 +227,50 @@ impl<'a> JournalReader<'a> {
         if previous != self.last.0 {
             return Err(self.damaged("it does not belong behind the one before it"));
         }
-        let (payload, behind) = after.split_at_checked(size).ok_or(torn.clone())?;
+        let payload = after.get(..size).ok_or_else(|| self.torn(rest))?;
         let link = self.last.next(length, payload);
         if link.0 != hash {
-            let is_last = behind.iter().all(|byte| *byte == 0);
-            return Err(match is_last && self.lost(rest, HEADER..HEADER + size) {
-                true => torn,
-                false => self.damaged("its payload is not as it was written"),
-            });
+            let end = HEADER + size;
+            let what = "its payload is not as it was written";
+            return Err(self.fault(rest, HEADER..end, end, what));
         }
-        Ok((payload, link))
+        Ok(EntryRead {
+            payload,
+            link,
+            group,
+        })
+    }
+
+    /// Where the group of the entry begins whose header stands at this byte, if the header is whole: here, where that
+    /// of the last entry does, or where the next entry to be read does.
+    fn group_at(&self, header: &[u8], at: usize) -> Option<usize> {
+        let (fields, its_check) = header.split_at(HEADER - CHECK);
+        let groups = [at, self.group, self.at];
+        let fits = |group: &usize| check(fields, at - group) == its_check;
+        groups.into_iter().find(fits)
+    }
+
+    /// What it comes to that these bytes of `rest` do not read. Later entries are looked for from `behind` on.
+    fn fault(
+        &self,
+        rest: &'a [u8],
+        bytes: Range<usize>,
+        behind: usize,
+        what: &'static str,
+    ) -> JournalFault {
+        let may_be_torn = match self.acknowledged {
+            Some(acknowledged) => self.entries >= acknowledged,
+            None => self.lost(rest, bytes),
+        };
+        match may_be_torn && !self.has_later_group(rest, behind) {
+            true => self.torn(rest),
+            false => self.damaged(what),
+        }
     }
 
     /// Whether one of the sectors with these bytes of `rest` reads as zeros, as far as it is in `rest`: the
     /// part of it before was there already.
-    fn lost(&self, rest: &[u8], bytes: std::ops::Range<usize>) -> bool {
+    fn lost(&self, rest: &[u8], bytes: Range<usize>) -> bool {
         let into = self.at % SECTOR;
         let sectors = (into + bytes.start) / SECTOR..(into + bytes.end).div_ceil(SECTOR);
         sectors.into_iter().any(|sector| {
@@ -212,6 +279,40 @@ impl<'a> JournalReader<'a> {
             rest.get(from..to)
                 .is_some_and(|lost| !lost.is_empty() && lost.iter().all(|byte| *byte == 0))
         })
+    }
+
+    /// Whether a group begins in `rest` from this byte on: it was written after all before it was on disk.
+    fn has_later_group(&self, rest: &[u8], from: usize) -> bool {
+        let mut at = from;
+        while let Some(header) = rest.get(at..at + HEADER) {
+            let (length, hashes) = header.split_at(4);
+            let size = u32::from_le_bytes(length.try_into().expect("split at 4")) as usize;
+            let (previous, hash) = hashes[..HASHES].split_at(blake3::OUT_LEN);
+            // Seldom true of other bytes, and cheaper to see than the check.
+            let may_be_one = size <= PAYLOAD_MAX && previous.iter().any(|byte| *byte > 0);
+            let place = self.at + at;
+            match may_be_one.then(|| self.group_at(header, place)).flatten() {
+                Some(group) if group == place => return true,
+                Some(_) => {
+                    let previous: [u8; blake3::OUT_LEN] = previous.try_into().expect("one half");
+                    let payload = rest.get(at + HEADER..at + HEADER + size);
+                    let is_whole = payload.is_some_and(|payload| {
+                        let length = (size as u32).to_le_bytes();
+                        JournalLink(previous).next(length, payload).0 == hash
+                    });
+                    at += if is_whole { HEADER + size } else { 1 };
+                }
+                None => at += 1,
+            }
+        }
+        false
+    }
+
+    fn torn(&self, rest: &[u8]) -> JournalFault {
+        JournalFault::Torn {
+            at: self.position(),
+            bytes: rest.len() as u64,
+        }
     }
 
     fn damaged(&self, what: &'static str) -> JournalFault {
@@ -223,13 +324,12 @@ impl<'a> JournalReader<'a> {
     }
 }
 
-/// Whether an entry begins somewhere in these bytes, or more follows than one can have.
-fn has_entry(bytes: &[u8]) -> bool {
-    let begins = |header: &[u8]| {
-        let (told, its_check) = header.split_at(HEADER - CHECK);
-        check(told) == its_check
-    };
-    bytes.len() > HEADER + PAYLOAD_MAX || bytes.windows(HEADER).any(begins)
+/// An entry as it was read.
+struct EntryRead<'a> {
+    payload: &'a [u8],
+    link: JournalLink,
+    /// Where its group begins.
+    group: usize,
 }
 
 impl<'a> Iterator for JournalReader<'a> {
@@ -241,14 +341,15 @@ impl<'a> Iterator for JournalReader<'a> {
         if rest.is_empty() {
             return None;
         }
-        let (payload, link) = match self.entry(rest) {
+        let read = match self.entry(rest) {
             Ok(read) => read,
             Err(fault) => return Some(Err(fault)),
         };
-        self.at += HEADER + payload.len();
+        self.at += HEADER + read.payload.len();
         self.entries += 1;
-        self.last = link;
-        Some(Ok(payload))
+        self.group = read.group;
+        self.last = read.link;
+        Some(Ok(read.payload))
     }
 }
 
@@ -353,6 +454,112 @@ mod tests {
                 matches!(fault, Some(JournalFault::Damaged { entry: 2, .. })),
                 "{from}..{to}"
             );
+        }
+    }
+
+    fn group(writer: &mut JournalWriter, payloads: &[Vec<u8>]) -> Vec<u8> {
+        let mut out = Vec::new();
+        for payload in payloads {
+            writer.write_to_group(payload, &mut out).unwrap();
+        }
+        out
+    }
+
+    /// Two groups that were acknowledged, and one that was not, with entries shorter and longer than a sector.
+    fn groups() -> (Vec<u8>, Vec<u8>, JournalWriter) {
+        let payload = |byte: u8| vec![byte; 90 + 613 * usize::from(byte % 4)];
+        let mut writer = JournalWriter::after(JournalLink::start("test"));
+        let first: Vec<_> = (1..4).map(payload).collect();
+        let second: Vec<_> = (4..6).map(payload).collect();
+        let before = [group(&mut writer, &first), group(&mut writer, &second)].concat();
+        let last: Vec<_> = (6..17).map(payload).collect();
+        let last = group(&mut writer, &last);
+        (before, last, writer)
+    }
+
+    /// The group that ends here as a power cut may leave it: one sector or page lost, all from one on, or cut there.
+    fn torn_states(before: usize, bytes: &[u8]) -> Vec<Vec<u8>> {
+        let mut states = Vec::new();
+        for unit in [SECTOR, 4_096] {
+            for sector in (before / unit..).take_while(|n| n * unit < bytes.len()) {
+                let from = (sector * unit).max(before);
+                let to = ((sector + 1) * unit).min(bytes.len());
+                for to in [to, bytes.len()] {
+                    let mut hurt = bytes.to_vec();
+                    hurt[from..to].fill(0);
+                    states.push(hurt);
+                }
+                states.push(bytes[..from].to_vec());
+            }
+        }
+        states
+    }
+
+    #[test]
+    fn a_group_that_was_not_acknowledged_may_be_torn_anywhere() {
+        let (before, last, _) = groups();
+        let bytes = [&*before, &last].concat();
+        assert_eq!(read("test", &bytes), (read("test", &bytes).0, None));
+        for hurt in torn_states(before.len(), &bytes) {
+            let (read, fault) = read("test", &hurt);
+            assert!(read.len() >= 5, "nothing before it is lost");
+            match fault {
+                None => assert_eq!((read.len(), hurt.len()), (5, before.len())),
+                Some(fault) => {
+                    assert!(matches!(fault, JournalFault::Torn { .. }), "{fault:?}");
+                }
+            }
+        }
+    }
+
+    /// A group behind it says that it was on disk: a hole in it is damage, also at the end of it.
+    #[test]
+    fn a_torn_group_with_a_later_one_behind_it_is_damage() {
+        let (before, last, writer) = groups();
+        let bytes = [&*before, &last].concat();
+        for count in [1, 3] {
+            let mut writer = writer;
+            let more = group(&mut writer, &vec![vec![7; 700]; count]);
+            for hurt in torn_states(before.len(), &bytes) {
+                if hurt.len() == bytes.len() {
+                    let (_, fault) = read("test", &[&*hurt, &more].concat());
+                    assert!(
+                        matches!(fault, Some(JournalFault::Damaged { .. })),
+                        "{fault:?}"
+                    );
+                }
+            }
+        }
+    }
+
+    /// What a witness says was acknowledged is damage in any form. What it does not know yet may be torn in any
+    /// form, but for the groups before the last.
+    #[test]
+    fn a_witness_tells_a_torn_group_from_a_damaged_one() {
+        let (before, last, _) = groups();
+        let bytes = [&*before, &last].concat();
+        let fault = |hurt: &[u8], acknowledged| {
+            let reader = JournalReader::new("test", hurt).with_acknowledged(Some(acknowledged));
+            reader.filter_map(Result::err).next()
+        };
+        for hurt in torn_states(before.len(), &bytes) {
+            if hurt.len() == bytes.len() && !hurt.ends_with(&[0]) {
+                let found = fault(&hurt, 16);
+                assert!(
+                    matches!(found, Some(JournalFault::Damaged { .. })),
+                    "{found:?}"
+                );
+            }
+        }
+        for at in (0..bytes.len()).step_by(37) {
+            let mut hurt = bytes.clone();
+            hurt[at] ^= 0x55;
+            let is_torn = matches!(fault(&hurt, 5), Some(JournalFault::Torn { .. }));
+            assert_eq!(is_torn, at >= before.len(), "byte {at}");
+            assert!(matches!(
+                fault(&hurt, 16),
+                Some(JournalFault::Damaged { .. })
+            ));
         }
     }
 

@@ -1,12 +1,12 @@
 //! The values of an entry with variables and secrets put in.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::Read;
 use std::ops::Range;
 use std::path::Path;
 
 use mgp_engine::env::{Unresolved, interpolate, resolve_secret};
+use mgp_store::regular_file;
 use toml::Spanned;
 
 use super::{Env, SecretsConfig, Section};
@@ -100,7 +100,7 @@ impl<'e> Values<'e> {
 
 pub(crate) fn read_secret(path: &Path) -> Result<String, String> {
     let mut text = String::new();
-    let file = File::open(path).map_err(|e| e.to_string())?;
+    let file = regular_file::open(path).map_err(|e| e.to_string())?;
     file.take(MAX_SECRET + 1)
         .read_to_string(&mut text)
         .map_err(|e| e.to_string())?;

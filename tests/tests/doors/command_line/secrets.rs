@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Output;
 
 use mgp_tests::harness::{Account, DEADLINE, Program, wait_until};
@@ -106,6 +106,40 @@ impl User {
 fn words(output: &Output) -> String {
     let both = [&*output.stdout, &*output.stderr].concat();
     String::from_utf8_lossy(&both).into_owned()
+}
+
+/// The folders below a folder.
+fn folders(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).unwrap();
+    let paths = entries.map(|entry| entry.unwrap().path());
+    let below = paths.filter(|path| path.is_dir());
+    below
+        .flat_map(|path| [folders(&path), vec![path]].concat())
+        .collect()
+}
+
+/// The first secret makes the folders for it and for its key. A power cut after the answer takes none of their names.
+#[tokio::test]
+async fn a_secret_is_answered_once_its_new_folders_are_on_disk() {
+    let folder = tempfile::tempdir().unwrap();
+    let home = folder.path().canonicalize().unwrap();
+    let mgp = Program::ours("mgp", [""; 0]).command;
+    let script = r#"command -v strace > /dev/null || exit 77
+printf 'hush-0123456789\n' | strace -f -y -e trace=fsync -o "$HOME/syncs" "$0" secrets set github"#;
+    let set = Program::new("sh", ["-c", script, &mgp]);
+    let set = set.env("HOME", home.display().to_string());
+    let output = set.output(DEADLINE).await;
+    if output.status.code() == Some(77) {
+        return eprintln!("SKIPPED: no strace here");
+    }
+    assert!(output.status.success(), "{}", words(&output));
+    let syncs = fs::read_to_string(home.join("syncs")).unwrap();
+    let made = folders(&home);
+    assert!(made.len() > 2, "{made:?}");
+    for folder in made {
+        let parent = format!("<{}>)", folder.parent().unwrap().display());
+        assert!(syncs.contains(&parent), "{folder:?}: {syncs}");
+    }
 }
 
 /// Every file below a folder that holds a text.

@@ -2,6 +2,7 @@
 //! decided stays closed.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use mgp_tests::harness::{DEADLINE, Kernel, Program};
@@ -57,6 +58,48 @@ fn file(folder: &TempDir, name: &str) -> PathBuf {
 fn audited(folder: &Path, words: &str) -> usize {
     let log = fs::read_to_string(folder.join("data/audit/00000001.jsonl")).unwrap();
     log.lines().filter(|line| line.contains(words)).count()
+}
+
+/// A pipe in the place of a file that a kernel reads at its start: the start ends and names it, and does not wait for
+/// somebody to write.
+#[tokio::test]
+async fn a_pipe_in_the_place_of_a_file_does_not_hang_the_start() {
+    let kernel = Kernel::start("").await;
+    let folder = kernel.end(Signal::SIGTERM, DEADLINE).await;
+    let config = fs::read_to_string(folder.path().join("mgp.toml")).unwrap();
+    let config = config.replace("auth = \"none\"", "auth = \"token\"");
+    fs::write(folder.path().join("mgp.toml"), config).unwrap();
+    let names = [
+        "token",
+        "metrics.token",
+        "node.key",
+        "seal.key",
+        "audit.key",
+        "audit.head",
+        "audit/00000001.jsonl",
+        "audit/closed",
+        "agents.json",
+        "grants.journal",
+        "registered.journal",
+        "files.witness",
+        "kernel.lock",
+    ];
+    for name in names {
+        let path = file(&folder, name);
+        let copy = fs::read(&path).ok();
+        let _ = fs::remove_file(&path);
+        nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let (well, words) = mgp(folder.path(), &["up"]).await;
+        assert!(
+            !well && words.contains("is not a regular file"),
+            "{name}: {words}"
+        );
+        fs::remove_file(&path).unwrap();
+        if let Some(copy) = copy {
+            fs::write(&path, copy).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        }
+    }
 }
 
 /// Keys and shares: what is missing is reported at the start, in the status, by `doctor` and in the audit log, with

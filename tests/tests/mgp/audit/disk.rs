@@ -227,6 +227,45 @@ async fn a_journal_that_cannot_grow_goes_on_when_it_can() {
     );
 }
 
+/// A ticket lets a node in: nobody gets one while it cannot be written down that it was made.
+#[tokio::test]
+async fn no_ticket_is_made_while_the_audit_log_cannot_be_written() {
+    let config = format!(
+        "[cluster]\nlisten = \"127.0.0.1:0\"\n{}",
+        Program::fixture(&[]).entry("it")
+    );
+    let kernel = match Kernel::on_a_disk(&config, "4m").await {
+        Ok(kernel) => kernel,
+        Err(why) => return eprintln!("SKIPPED: no disk of our own here: {why}"),
+    };
+    let invite = ["node", "invite", "--address", "127.0.0.1:7332"];
+    let invited = kernel.mgp(&invite).await;
+    assert!(invited.status.success(), "{invited:?}");
+    fill(&kernel);
+    let mut words = String::new();
+    wait_until("an invitation is refused", DEADLINE, async || {
+        let refused = kernel.mgp(&invite).await;
+        words = String::from_utf8_lossy(&refused.stderr).into_owned();
+        !refused.status.success()
+    })
+    .await;
+    assert!(
+        words.contains("what is not written down is not done"),
+        "{words}"
+    );
+    let tickets = kernel.mgp_json(&["node", "tickets"]).await.to_string();
+    let made = crate::audit::events(&kernel).await.into_iter();
+    let made = made.filter(|event| event["details"]["step"] == "invited");
+    let made: Vec<_> = made
+        .map(|event| event["details"]["ticket"].to_string())
+        .collect();
+    assert_eq!(
+        tickets.matches("expires_at").count(),
+        made.len(),
+        "{tickets}"
+    );
+}
+
 /// A kernel that is started where nothing can be written says so in one line, with the path and what to do.
 #[tokio::test]
 async fn a_start_on_a_full_disk_is_one_line() {

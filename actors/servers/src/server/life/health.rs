@@ -14,7 +14,7 @@ use mgp_protocol::refusal::Refusal;
 use super::ServerLife;
 use super::end::End;
 use crate::link::{Link, Wire, code};
-use mgp_runtime::time::unix_ms;
+use mgp_runtime::time::{answer_within, unix_ms};
 
 /// The request used for health checks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,25 +86,25 @@ async fn ask(link: &Arc<Link>, question: Question) -> Option<PingAnswer> {
         Question::Mcp | Question::Lite => (Era::Legacy, mcp::Ping::METHOD, None),
     };
     let asked = link.ask_unhurried(era, method, params);
-    match tokio::time::timeout(DEADLINE, asked).await {
-        Ok(Ok(result)) => Some(PingAnswer::Came(said(question, &result))),
-        Ok(Err(refusal)) if question == Question::Mcp && refusal.is_answer() => {
+    match answer_within(DEADLINE, asked).await {
+        Some(Ok(result)) => Some(PingAnswer::Came(said(question, &result))),
+        Some(Err(refusal)) if question == Question::Mcp && refusal.is_answer() => {
             Some(PingAnswer::Came(Health::Healthy))
         }
-        Ok(Err(Refusal::Peer(error))) => match (question, code(error.get())) {
+        Some(Err(Refusal::Peer(error))) => match (question, code(error.get())) {
             (Question::Mgp(_), Some(code)) if means_unsupported(code) => None,
             (Question::Mgp(_), _) => Some(PingAnswer::Came(Health::Unhealthy)),
             (Question::Mcp, _) => Some(PingAnswer::Came(Health::Healthy)),
             // It does not tell its list.
             (Question::Lite, _) => Some(PingAnswer::Came(Health::Unhealthy)),
         },
-        Ok(Err(refusal)) if question == Question::Lite => Some(unlisted(&refusal)),
+        Some(Err(refusal)) if question == Question::Lite => Some(unlisted(&refusal)),
         // Not sent: the server has as many calls as it may have, or is being stopped.
-        Ok(Err(_)) => Some(PingAnswer::Busy),
-        Err(_silent) if !matches!(question, Question::Mgp(_)) && link.in_flight() > 0 => {
+        Some(Err(_)) => Some(PingAnswer::Busy),
+        None if !matches!(question, Question::Mgp(_)) && link.in_flight() > 0 => {
             Some(PingAnswer::Busy)
         }
-        Err(_silent) => Some(PingAnswer::Missing),
+        None => Some(PingAnswer::Missing),
     }
 }
 

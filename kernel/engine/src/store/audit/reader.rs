@@ -18,12 +18,28 @@ pub enum LogItem<'a> {
     Record(Stretch, AuditRecord<'a>),
     /// Bytes that are no record, where one should be, with the number that can still be read.
     Damaged(Stretch, Option<u64>),
+    /// The same with bytes that read as zeros, which no record has: a part that never came to the disk, perhaps.
+    Hole(Stretch, Option<u64>),
     /// A byte after a record that should be a newline.
     Separator(Stretch),
     /// The file ends within a record: a write was interrupted.
     Torn(Stretch),
     /// A complete last record without its newline. Its range is empty, at the place of the newline.
     Unterminated(Stretch),
+}
+
+impl LogItem<'_> {
+    /// Where it ends.
+    #[must_use]
+    pub fn end(&self) -> u64 {
+        let (Self::Record(stretch, _)
+        | Self::Damaged(stretch, _)
+        | Self::Hole(stretch, _)
+        | Self::Separator(stretch)
+        | Self::Torn(stretch)
+        | Self::Unterminated(stretch)) = self;
+        stretch.offset + stretch.len
+    }
 }
 
 /// Reads a file from its beginning.
@@ -68,6 +84,8 @@ impl<'a> LogReader<'a> {
     /// A line that is no record may be a complete one whose newline was changed.
     fn whole_beginning(line: &'a [u8]) -> Option<(usize, AuditRecord<'a>)> {
         let ends = (2..line.len()).filter(|end| line[..*end].ends_with(b"\"}"));
+        // Zeros behind it are no changed newline, but a part of the file that is not there.
+        let ends = ends.filter(|end| line[*end] > 0 || line.get(end + 1).is_some_and(|b| *b > 0));
         ends.into_iter()
             .find_map(|end| AuditRecord::parse(&line[..end]).map(|record| (end, record)))
     }
@@ -85,7 +103,11 @@ impl<'a> LogReader<'a> {
             }
             stretch.len += self.advance(len + 1).len;
         }
-        LogItem::Damaged(stretch, record::stated(&self.bytes[start..self.at]))
+        let bytes = &self.bytes[start..self.at];
+        match bytes.contains(&0) {
+            true => LogItem::Hole(stretch, record::stated(bytes)),
+            false => LogItem::Damaged(stretch, record::stated(bytes)),
+        }
     }
 }
 
@@ -138,6 +160,7 @@ mod tests {
             .map(|item| match item {
                 LogItem::Record(..) => 'r',
                 LogItem::Damaged(..) => 'd',
+                LogItem::Hole(..) => 'h',
                 LogItem::Separator(_) => 's',
                 LogItem::Torn(_) => 't',
                 LogItem::Unterminated(_) => 'u',
@@ -158,7 +181,10 @@ mod tests {
             kinds(&bytes)
         };
         assert_eq!(with(line - 1, b' '), "rsrr");
-        assert_eq!(with(whole.len() - 1, 0), "rrrs");
+        assert_eq!(with(whole.len() - 1, b' '), "rrrs");
+        assert_eq!(with(whole.len() - 1, 0), "rrt");
+        assert_eq!(with(line - 1, 0), "rsrr");
+        assert_eq!(with(line + 90, 0), "rhr");
         assert_eq!(with(line + 90, b'\n'), "rdr");
         assert_eq!(with(0, b'\n'), "drr");
         assert_eq!(kinds(b""), "");
@@ -177,7 +203,7 @@ mod tests {
             bytes.splice(at..to, junk);
             let mut next = 0;
             for item in LogReader::new(&bytes) {
-                let (LogItem::Record(s, _) | LogItem::Damaged(s, _) | LogItem::Separator(s) | LogItem::Torn(s)
+                let (LogItem::Record(s, _) | LogItem::Damaged(s, _) | LogItem::Hole(s, _) | LogItem::Separator(s) | LogItem::Torn(s)
                     | LogItem::Unterminated(s)) = item;
                 prop_assert_eq!(s.offset, next);
                 next += s.len;

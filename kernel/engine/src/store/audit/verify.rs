@@ -86,7 +86,7 @@ pub enum LogFault {
         /// The place of the byte.
         place: SegmentOffset,
     },
-    /// The file ends with an unfinished record, which was never acknowledged.
+    /// The file ends with unfinished records, which were never acknowledged.
     Torn {
         /// Its beginning: the length to cut the file to.
         place: SegmentOffset,
@@ -170,6 +170,15 @@ struct Run {
     place: SegmentOffset,
 }
 
+/// What was read before a hole.
+#[derive(Clone, Debug)]
+struct BeforeHole {
+    place: SegmentOffset,
+    spans: usize,
+    faults: usize,
+    own: OwnRecords,
+}
+
 /// Reads a log item by item, segment by segment, oldest first.
 #[derive(Clone, Debug, Default)]
 pub struct Verifier {
@@ -181,6 +190,10 @@ pub struct Verifier {
     own: OwnRecords,
     /// The unfinished end of a file, until something follows.
     tail: Option<(SegmentOffset, u64)>,
+    /// A hole in the last file, behind all that is known.
+    hole: Option<BeforeHole>,
+    /// Where the last item ends.
+    end: u64,
     /// Faults that are known at once.
     faults: Vec<LogFault>,
     full: bool,
@@ -218,9 +231,16 @@ impl Verifier {
         if let Some((place, _)) = self.tail.take() {
             self.push(Span::Damaged(place, None));
         }
+        // What stands in a file before the last one was on disk.
+        self.hole.take_if(|hole| hole.place.segment != segment);
+        self.end = item.end();
         match item {
             LogItem::Record(s, record) => self.record(at(s), record),
             LogItem::Damaged(s, stated) => self.push(Span::Damaged(at(s), *stated)),
+            LogItem::Hole(s, stated) => {
+                self.note_hole(at(s));
+                self.push(Span::Damaged(at(s), *stated));
+            }
             LogItem::Separator(s) => {
                 let sequence = self.last_sequence();
                 self.fault(LogFault::Separator {
@@ -257,6 +277,25 @@ impl Verifier {
         }));
     }
 
+    /// A hole behind the last record that is known to be on disk is a part of the writes that were never acknowledged,
+    /// whatever of them is behind it.
+    fn note_hole(&mut self, place: SegmentOffset) {
+        let read = match self.spans.last() {
+            Some(Span::Run(run)) => Some(run.last),
+            Some(Span::Damaged(..)) => None,
+            None => Some(self.anchor.map_or(0, |anchor| anchor.sequence)),
+        };
+        let is_behind = |known: Head| read.is_some_and(|read| read >= known.sequence);
+        if self.hole.is_none() && self.known.is_some_and(is_behind) {
+            self.hole = Some(BeforeHole {
+                place,
+                spans: self.spans.len(),
+                faults: self.faults.len(),
+                own: self.own.clone(),
+            });
+        }
+    }
+
     fn last_sequence(&self) -> u64 {
         match self.spans.last() {
             Some(Span::Run(run)) => run.last,
@@ -286,6 +325,12 @@ impl Verifier {
     /// The result for the whole log.
     #[must_use]
     pub fn finish(mut self) -> Report {
+        if let Some(hole) = self.hole.take().filter(|_| !self.full) {
+            self.spans.truncate(hole.spans);
+            self.faults.truncate(hole.faults);
+            self.own = hole.own;
+            self.tail = Some((hole.place, self.end - hole.place.offset));
+        }
         let known = self.known.filter(|_| !self.full);
         let trimmed = self.anchor.max_by_sequence(self.own.trimmed);
         let mut report = diagnosis::judge(&self.spans, trimmed, known);

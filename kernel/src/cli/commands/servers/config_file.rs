@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 
 use mgp_discovery::config::ConfigKind;
 use mgp_protocol::mgp::kernel::KernelStatus;
+use mgp_store::regular_file;
 
 use crate::cli::client::CliContext;
 use crate::cli::commands::trust::keep;
 use crate::cli::failure::Failure;
 use crate::config;
 use crate::config::edit;
-use crate::paths::open_file;
 use crate::trust::{self, TrustStore};
 
 pub(super) fn in_file(file: &Path, error: &edit::EditError) -> Failure {
@@ -19,7 +19,7 @@ pub(super) fn in_file(file: &Path, error: &edit::EditError) -> Failure {
 }
 
 pub(in crate::cli::commands) fn existing(file: &Path) -> Result<Option<String>, Failure> {
-    match open_file(file).and_then(io::read_to_string) {
+    match regular_file::open(file).and_then(io::read_to_string) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
         read => read
             .map(Some)

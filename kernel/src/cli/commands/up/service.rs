@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use mgp_store::atomic_file;
+use mgp_store::trouble::explained;
 use serde_json::{Value, json};
 
 use crate::cli::args::{Service, ServiceInstall};
@@ -135,7 +136,7 @@ fn install(context: &CliContext, typed: &ServiceInstall) -> Result<(), Failure> 
 }
 
 fn write(file: &ServiceFile) -> Result<(), Failure> {
-    let failed = |e: std::io::Error| Failure::Other(format!("{}: {e}", file.path.display()));
+    let failed = |e: std::io::Error| Failure::Other(explained(&file.path, &e));
     if let Some(folder) = file.path.parent() {
         std::fs::create_dir_all(folder).map_err(failed)?;
     }

@@ -7,12 +7,13 @@ use std::path::PathBuf;
 
 use mgp_clients::{Client, EntryPlace, is_secret, put, remove};
 use mgp_store::atomic_file;
+use mgp_store::regular_file;
+use mgp_store::trouble::explained;
 use serde_json::{Map, Value};
 
 use super::user_file;
 use crate::cli::client::CliContext;
 use crate::cli::failure::Failure;
-use crate::paths::open_file;
 
 /// Lines shown around what changes.
 const AROUND: usize = 2;
@@ -37,7 +38,7 @@ impl ClientFileEdit {
     pub(in crate::cli::commands) fn at(client: Client, path: PathBuf) -> Result<Self, Failure> {
         // A link leads to the file that is meant, which stays where it is.
         let path = fs::canonicalize(&path).unwrap_or(path);
-        let text = match open_file(&path).and_then(io::read_to_string) {
+        let text = match regular_file::open(&path).and_then(io::read_to_string) {
             Ok(text) => Some(text),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(Failure::Other(format!("{}: {error}", path.display()))),
@@ -120,7 +121,7 @@ impl ClientFileEdit {
         text: &str,
         private: bool,
     ) -> Result<Option<PathBuf>, Failure> {
-        let failed = |error: io::Error| Failure::Other(format!("{}: {error}", self.path.display()));
+        let failed = |error: io::Error| Failure::Other(explained(&self.path, &error));
         let mode = fs::metadata(&self.path).map_or(0o600, |m| m.permissions().mode() & 0o777);
         let kept = match &self.text {
             Some(before) if !self.kept().exists() => {
@@ -142,7 +143,7 @@ impl ClientFileEdit {
 
     /// Writes what was there before.
     pub(super) fn restore(&self, text: Option<&str>) -> Result<(), Failure> {
-        let failed = |error: io::Error| Failure::Other(format!("{}: {error}", self.path.display()));
+        let failed = |error: io::Error| Failure::Other(explained(&self.path, &error));
         match text {
             Some(text) => {
                 let mode =

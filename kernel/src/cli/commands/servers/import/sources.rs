@@ -7,11 +7,11 @@ use mgp_clients::{
     Client, ClientFile, ClientFileRead, DocumentForm, FoundInput, Platform, Reader, UserFolders,
     files, read,
 };
+use mgp_store::regular_file;
 
 use crate::cli::args::Import;
 use crate::cli::client::CliContext;
 use crate::cli::failure::Failure;
-use crate::paths::open_file;
 
 /// What was found, and where.
 #[derive(Default)]
@@ -98,7 +98,7 @@ impl Sources {
     }
 
     fn take(&mut self, path: &Path, client: Option<Client>, project: Option<PathBuf>) {
-        let text = open_file(path).and_then(io::read_to_string);
+        let text = regular_file::open(path).and_then(io::read_to_string);
         let document = match text {
             Ok(text) => DocumentForm::of(path)
                 .read(&text)

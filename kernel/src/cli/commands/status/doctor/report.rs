@@ -10,6 +10,7 @@ use mgp_engine::servers::spec::{Reach, UrlProtocol};
 use mgp_engine::timestamps::rfc3339_ms;
 use mgp_runtime::time::unix_ms;
 use mgp_store::atomic_file;
+use mgp_store::trouble::explained;
 
 use super::Patient;
 use super::finding::DoctorFinding;
@@ -50,7 +51,7 @@ pub(super) fn write(
     text += &log(&patient.data_dir).unwrap_or_else(|| "there is none\n".to_owned());
     let text = Mask::of(patient).over(&plain(&text));
     let written = atomic_file::write(&path, text.as_bytes());
-    written.map_err(|e| Failure::Other(format!("{}: {e}", path.display())))?;
+    written.map_err(|e| Failure::Other(explained(&path, &e)))?;
     Ok(path)
 }
 
