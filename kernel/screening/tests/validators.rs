@@ -208,14 +208,20 @@ fn under_three_percent_of_attacks_pass_and_under_five_of_harmless_lines_are_refu
             refused.len(),
             good.len()
         );
-        let list = std::env::var("SHOW_LINES").is_ok_and(|which| which.contains(half));
-        for (section, line, _) in passed.iter().chain(&refused).filter(|_| list) {
-            println!("  [{section}] {line}");
-        }
-        assert!(passed.len() * 100 < bad.len() * 3, "{half} half: attacks");
+        let list = |lines: &[&(String, String, bool)]| -> String {
+            let line =
+                |(section, line, _): &&(String, String, bool)| format!("\n[{section}] {line}");
+            lines.iter().map(line).collect()
+        };
+        assert!(
+            passed.len() * 100 < bad.len() * 3,
+            "attacks of the {half} half that pass:{}",
+            list(&passed)
+        );
         assert!(
             refused.len() * 100 < good.len() * 5,
-            "{half} half: harmless"
+            "harmless lines of the {half} half that are refused:{}",
+            list(&refused)
         );
         attacks += bad.len();
         harmless += good.len();

@@ -551,7 +551,7 @@ impl Row {
                     .any(|s| value.contains(s));
                 let named = value.split('@').next().unwrap_or_default();
                 let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
-                !sends && !(value.contains('@') && named.chars().all(plain))
+                !(sends || value.contains('@') && named.chars().all(plain))
             }
             Operand::Git => !value.contains("::"),
             Operand::Any | Operand::Name => true,
