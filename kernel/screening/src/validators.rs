@@ -7,6 +7,7 @@
 
 mod addresses;
 mod arguments;
+mod command_rules;
 mod commands;
 mod dangers;
 mod network;

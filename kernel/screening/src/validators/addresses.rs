@@ -120,13 +120,15 @@ pub(super) fn inner_name(name: &str) -> Option<&'static str> {
     if INNER_NAMES.contains(&name.as_str()) {
         return Some("a name of this machine or its network");
     }
+    // A single word such as `home` is no request yet; `localhost` always is one.
+    if !name.contains('.') {
+        return (name == "localhost").then_some("a name of this machine or its network");
+    }
     let ends = |ending: &str| {
         name.strip_suffix(ending)
             .is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
     };
-    // A single word such as `home` is no request yet; `localhost` always is one.
-    let inner = |e: &str| ends(e) && (name.contains('.') || e == "localhost");
-    if INNER_ENDINGS.iter().any(|e| inner(e)) {
+    if INNER_ENDINGS.iter().any(|e| ends(e)) {
         return Some("a name of this machine or its network");
     }
     if LOOPED.iter().any(|e| ends(e)) {

@@ -2,9 +2,11 @@
 //! a program nobody knows may write.
 
 use super::arguments::{ArgumentKind, CallArguments, Leaf};
-use super::programs::Purpose;
+use super::programs::CommandPurpose;
 use super::roles::{self, Role};
-use super::{ArgumentFinding, Blocked, ScreenedCall, Validator, commands, programs, sql, views};
+use super::{
+    ArgumentFinding, Blocked, ScreenedCall, Validator, command_rules, commands, sql, views,
+};
 
 const HINT: &str = "this tool is limited to reading; ask for what is there without changing it";
 
@@ -233,7 +235,7 @@ fn judge_command(text: &str) -> Option<ArgumentFinding> {
 }
 
 fn judge_argv(words: &[String]) -> Option<ArgumentFinding> {
-    programs::judge(words, Purpose::Read)
+    command_rules::judge(words, CommandPurpose::Read)
 }
 
 /// Whether a text is among the words that go with this program.

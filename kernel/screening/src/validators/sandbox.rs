@@ -1,11 +1,11 @@
 //! `sandbox`: shell tricks, recursive delete, and paths that lead out (MGP §4.5).
 
 use super::arguments::{ArgumentKind, CallArguments, Leaf};
-use super::programs::{FOLDERS, Purpose};
+use super::programs::{CommandPurpose, FOLDERS};
 use super::roles::Role;
 use super::{
-    ArgumentFinding, Blocked, ScreenedCall, Validator, commands, dangers, paths, patterns,
-    programs, quiet, views,
+    ArgumentFinding, Blocked, ScreenedCall, Validator, command_rules, commands, dangers, paths,
+    patterns, programs, quiet, views,
 };
 
 /// Variables that decide which code a program runs.
@@ -121,7 +121,7 @@ fn windows_variable(text: &str) -> Option<ArgumentFinding> {
 
 /// A program and its words.
 fn judge_argv(words: &[String], roots: &[String]) -> Option<ArgumentFinding> {
-    programs::judge(words, Purpose::Run).or_else(|| judge_operands(words, roots))
+    command_rules::judge(words, CommandPurpose::Run).or_else(|| judge_operands(words, roots))
 }
 
 /// A program that is started as a server: it may be any that is no danger by itself.
@@ -250,6 +250,7 @@ fn judge_split(args: &CallArguments, roots: &[String]) -> Result<(), Blocked> {
                 vec![views::plain(&head.text)]
             }
         };
+        let alone = words.len();
         for other in args.leaves.iter().filter(given) {
             let listed = other.kind == ArgumentKind::Element
                 && other.parent == head.parent
@@ -265,7 +266,9 @@ fn judge_split(args: &CallArguments, roots: &[String]) -> Result<(), Blocked> {
                 words.extend(cut);
             }
         }
-        if let Some(finding) = judge_argv(&words, roots) {
+        // A command that is one text was judged as that.
+        let whole = head.kind == ArgumentKind::Text && words.len() == alone;
+        if !whole && let Some(finding) = judge_argv(&words, roots) {
             return Err(Blocked::at(Validator::Sandbox, head, finding));
         }
     }
