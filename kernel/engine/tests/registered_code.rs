@@ -1,6 +1,6 @@
-//! The corpora: attacks that `standard` refuses, escapes that it does not and `strict` does, look-alikes
-//! that `standard` lets pass, and honest programs that pass as the code of a registered server. Pieces
-//! are parted by a line of `---`.
+//! The corpora: attacks that `standard` refuses, escapes that it does not and `strict` does, those beyond
+//! it, look-alikes that `standard` lets pass, and honest programs that pass as the code of a registered
+//! server. Pieces are parted by a line of `---`.
 
 #![allow(clippy::unwrap_used)]
 
@@ -36,6 +36,7 @@ macro_rules! corpus {
 
 const ATTACKS: Corpus = corpus!("attacks");
 const ESCAPES: Corpus = corpus!("escapes");
+const BEYOND: Corpus = corpus!("beyond");
 const HARMLESS: Corpus = corpus!("harmless");
 const HONEST: Corpus = corpus!("honest");
 
@@ -100,15 +101,15 @@ fn the_corpus_has_no_miss_and_no_false_alarm() {
     assert!(attacks.len() > 120 && harmless.len() > 80);
 }
 
-/// MGP-107: from strict on the lists are closed: no way around them passes, and honest servers do.
+/// MGP-107: strict is a lint: it finds the ways around that are written out, and says where.
 #[test]
-fn strict_is_a_closed_list() {
+fn strict_finds_the_escapes_that_are_written_out() {
     let escapes = judged(ESCAPES, Level::Strict);
     let escaped = missed(&escapes);
     assert!(escaped.is_empty(), "escaped:\n{}", escaped.join("\n---\n"));
     let attacks = judged(ATTACKS, Level::Strict);
     assert_eq!(missed(&attacks), ["(", "const {"]);
-    assert!(escapes.len() >= 180, "{}", escapes.len());
+    assert!(escapes.len() >= 200, "{}", escapes.len());
     for (code, verdict) in escapes.iter().chain(&attacks) {
         let findings = verdict.as_ref().err().map(|r| &r.findings);
         for finding in findings.into_iter().flatten() {
@@ -118,6 +119,15 @@ fn strict_is_a_closed_list() {
             );
         }
     }
+}
+
+/// MGP-107: what is beyond a lint is known, and passes; what it finds after all belongs to the escapes.
+#[test]
+fn strict_is_no_boundary() {
+    let beyond = judged(BEYOND, Level::Strict);
+    let found = alarms(&beyond);
+    assert!(found.is_empty(), "{}", found.join("\n"));
+    assert!(beyond.len() >= 40, "{}", beyond.len());
 }
 
 /// MGP-107: what agents write passes as the code of a registered server.

@@ -1,10 +1,10 @@
 //! Judges code before it leaves the kernel (MGP §7): Python and JavaScript are read by a real parser, and
 //! held against lists. Nothing is followed further than from an import to the members that are named.
 //!
-//! [`Level::Standard`] is a courtesy: it tells an honest author of imports and patterns that are blocked,
-//! and of what does the same under another name. Who wants around it gets around it. From
-//! [`Level::Strict`] on the lists are closed: of modules, of their members, and of the names that the
-//! language provides; whatever hides a name is refused. Neither is a sandbox, which is the boundary.
+//! Each level is a lint: it tells an honest author of imports and patterns that are blocked, and of what
+//! does the same under another name. From [`Level::Strict`] on only listed modules are imported, code has
+//! a size, and the usual ways around the lists are refused where they are written out. Who wants around
+//! it gets around it: the sandbox is the boundary.
 
 mod javascript;
 mod lists;

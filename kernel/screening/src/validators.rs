@@ -7,7 +7,9 @@
 
 mod addresses;
 mod arguments;
+mod command_rules;
 mod commands;
+mod dangers;
 mod network;
 mod paths;
 mod patterns;
@@ -16,6 +18,7 @@ mod quiet;
 mod readonly;
 mod roles;
 mod sandbox;
+mod scripts;
 mod sql;
 mod views;
 
@@ -93,7 +96,7 @@ pub fn chooses_code(variable: &str) -> bool {
 /// What it would do besides running that program.
 pub fn judge_start(words: &[String], roots: &[String]) -> Result<(), Blocked> {
     let plain: Vec<String> = words.iter().map(|word| views::plain(word)).collect();
-    let found = sandbox::judge_argv(words, roots).or_else(|| sandbox::judge_argv(&plain, roots));
+    let found = sandbox::judge_start(words, roots).or_else(|| sandbox::judge_start(&plain, roots));
     match found {
         Some(finding) => {
             let line = words.join(" ");

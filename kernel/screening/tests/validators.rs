@@ -9,7 +9,19 @@ const ATTACKS: &str = include_str!("validators/attacks.txt");
 const HARMLESS: &str = include_str!("validators/harmless.txt");
 
 /// Harmless calls that are refused all the same, each with the reason why that is borne.
-const FALSE_ALARMS: [(&str, &str); 2] = [
+const FALSE_ALARMS: [(&str, &str); 5] = [
+    (
+        r#"["sandbox","run_command",{"command":"python3 script.py --count 3"}]"#,
+        "an interpreter runs whatever its file says, and the agent may have written it",
+    ),
+    (
+        r#"["sandbox","run_command",{"command":"node server.js"}]"#,
+        "as above",
+    ),
+    (
+        r#"["sandbox","run_command",{"command":"bash scripts/build.sh"}]"#,
+        "as above",
+    ),
     (
         r#"["sandbox","search",{"query":"rock & roll; ls"}]"#,
         "a lone `; ls` is how tools are probed for shells behind them",
@@ -133,4 +145,86 @@ fn hostile_texts_are_judged_to_the_end() {
             }
         }
     }
+}
+
+/// Lines written before the rules, in two halves: the rules were made with the first in sight, the second
+/// was kept aside until they were final.
+const HALVES: [(&str, &str, &str); 2] = [
+    (
+        "first",
+        include_str!("validators/blind/attacks_first.txt"),
+        include_str!("validators/blind/harmless_first.txt"),
+    ),
+    (
+        "second",
+        include_str!("validators/blind/attacks_second.txt"),
+        include_str!("validators/blind/harmless_second.txt"),
+    ),
+];
+
+/// A line as the call it stands for, by the section it is in.
+fn call_line(section: &str, line: &str) -> String {
+    let (validator, tool, key) = match section {
+        "sandbox" => ("sandbox", "run_command", "command"),
+        "readonly" => ("readonly", "run_command", "command"),
+        "sql" => ("readonly", "query", "sql"),
+        "network url" => ("network_restricted", "fetch", "url"),
+        "network host" => ("network_restricted", "connect", "host"),
+        other => panic!("no section is called {other}"),
+    };
+    serde_json::json!([validator, tool, { key: line }]).to_string()
+}
+
+/// The lines of a file and whether each is refused, by section.
+fn verdicts(text: &str) -> Vec<(String, String, bool)> {
+    let mut section = "";
+    let mut out = Vec::new();
+    for line in lines(text) {
+        let named = line.strip_prefix('[').and_then(|l| l.strip_suffix(']'));
+        match named.filter(|name| name.starts_with(|c: char| c.is_ascii_lowercase())) {
+            Some(name) => section = name,
+            None => {
+                let refused = judge(&call_line(section, line)).is_err();
+                out.push((section.to_owned(), line.to_owned(), refused));
+            }
+        }
+    }
+    out
+}
+
+/// MGP-058, MGP-059, MGP-060: the figures the rules are held to, on both halves alike.
+#[test]
+fn under_three_percent_of_attacks_pass_and_under_five_of_harmless_lines_are_refused() {
+    let (mut attacks, mut harmless) = (0, 0);
+    for (half, bad, good) in HALVES {
+        let bad = verdicts(bad);
+        let good = verdicts(good);
+        let passed: Vec<_> = bad.iter().filter(|(_, _, refused)| !refused).collect();
+        let refused: Vec<_> = good.iter().filter(|(_, _, refused)| *refused).collect();
+        println!(
+            "{half} half: {} of {} attacks pass, {} of {} harmless lines are refused",
+            passed.len(),
+            bad.len(),
+            refused.len(),
+            good.len()
+        );
+        let list = |lines: &[&(String, String, bool)]| -> String {
+            let line =
+                |(section, line, _): &&(String, String, bool)| format!("\n[{section}] {line}");
+            lines.iter().map(line).collect()
+        };
+        assert!(
+            passed.len() * 100 < bad.len() * 3,
+            "attacks of the {half} half that pass:{}",
+            list(&passed)
+        );
+        assert!(
+            refused.len() * 100 < good.len() * 5,
+            "harmless lines of the {half} half that are refused:{}",
+            list(&refused)
+        );
+        attacks += bad.len();
+        harmless += good.len();
+    }
+    assert!(attacks >= 400 && harmless >= 200);
 }

@@ -250,7 +250,7 @@ fn creation(capabilities: &[String]) -> Creation {
     let register = <Register as mgp_protocol::mcp::Method>::METHOD;
     Creation {
         instructions: format!(
-            "No tool does this: {}. Write an MCP server that has one, in one file without other files beside it, and send it with {register} as `code`, with `session_scoped` true. Its tools can be called when the answer says `connected`.",
+            "No tool does this: {}. Write an MCP server that has one, in one file without other files beside it, and send it with {register} as `code`, with `session_scoped` true. Its code is checked by a lint (`strict`), and runs in a sandbox, which is the boundary. Its tools can be called when the answer says `connected`.",
             capabilities.join(", ")
         ),
         constraints: Constraints {

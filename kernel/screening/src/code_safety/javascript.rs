@@ -28,10 +28,8 @@ struct JavaScript<'r, 's, 't> {
     scan: &'r mut Scan<'s, 't>,
     /// What imported names stand for.
     imports: HashMap<String, Vec<Import>>,
-    /// Names that the code makes; true for those that are functions wherever they are made.
-    made: HashMap<String, bool>,
-    /// Private members that the code makes.
-    own: HashSet<String>,
+    /// Names that the code makes.
+    made: HashSet<String>,
     /// What was read last, without comments.
     last: Option<Node<'t>>,
 }
@@ -41,12 +39,11 @@ pub(super) fn judge<'t>(scan: &mut Scan<'_, 't>, tree: &'t Tree) {
     let mut javascript = JavaScript {
         scan,
         imports: HashMap::new(),
-        made: HashMap::new(),
-        own: HashSet::new(),
+        made: HashSet::new(),
         last: None,
     };
-    walk(tree.root_node(), |node, above| {
-        javascript.learn(node, above);
+    walk(tree.root_node(), |node, _| {
+        javascript.learn(node);
         true
     });
     walk(tree.root_node(), |node, above| {
@@ -57,29 +54,10 @@ pub(super) fn judge<'t>(scan: &mut Scan<'_, 't>, tree: &'t Tree) {
 }
 
 impl<'t> JavaScript<'_, '_, 't> {
-    fn learn(&mut self, node: Node<'t>, above: &[Node<'t>]) {
+    fn learn(&mut self, node: Node<'t>) {
         match (node.kind(), self.scan.roles.of_node(node)) {
-            ("identifier" | "shorthand_property_identifier_pattern", Some(role)) => {
-                let function = match role {
-                    "function" | "resolver" => true,
-                    "made" | "written" => false,
-                    _ => return,
-                };
-                *self.made.entry(self.name(node)).or_insert(true) &= function;
-            }
-            ("property_identifier", _) => {
-                let Some(parent) = above.last() else { return };
-                let set = parent.kind() == "member_expression"
-                    && above
-                        .iter()
-                        .rev()
-                        .nth(1)
-                        .is_some_and(|n| field(*n, "left") == Some(*parent));
-                let defined =
-                    ["method_definition", "field_definition", "pair"].contains(&parent.kind());
-                if set || defined {
-                    self.own.insert(self.name(node));
-                }
+            ("identifier" | "shorthand_property_identifier_pattern", Some("made" | "written")) => {
+                self.made.insert(self.name(node));
             }
             ("import_statement", _) => self.learn_imports(node),
             _ => {}
@@ -229,7 +207,7 @@ impl<'t> JavaScript<'_, '_, 't> {
             }];
         }
         let Some(imports) = self.imports.get(&names[0]) else {
-            let known = |n: &String| !self.made.contains_key(n) && has(WORLD, n);
+            let known = |n: &String| !self.made.contains(n) && has(WORLD, n);
             while names.len() > 1 && known(&names[0]) {
                 names.remove(0);
             }

@@ -1,12 +1,11 @@
-//! The lists for each language: what is blocked, and what is allowed from `strict` on.
+//! The lists for each language: what is blocked beside the lists of the specification.
 
 pub(super) mod javascript;
 pub(super) mod python;
 
 use super::Language;
 
-/// What a language can do that must not be done, and what it can do from `strict` on. Words stand with
-/// spaces between them.
+/// What a language can do that must not be done. Words stand with spaces between them.
 pub(super) struct LanguageLists {
     /// Modules that reach what is blocked, with the reason.
     pub(super) modules: &'static [(&'static str, &'static str)],
@@ -16,16 +15,12 @@ pub(super) struct LanguageLists {
     pub(super) members: &'static str,
     /// At `readonly`: members that write, on anything.
     pub(super) writing_members: &'static str,
-    /// From `strict` on: members of no value.
+    /// At `readonly`: members of modules that write.
+    pub(super) writing_paths: &'static str,
+    /// From `strict` on: members that lead to what is blocked, on anything.
     pub(super) leading: &'static str,
-    /// From `strict` on: names that cannot be read even where the code makes one of that name.
+    /// From `strict` on: names of the language that do.
     pub(super) refused: &'static str,
-    /// From `strict` on: names that the language provides (under `""`), and members of those that have
-    /// some.
-    pub(super) globals: &'static [(&'static str, &'static str)],
-    /// From `strict` on: members of modules. `name!` writes, and `name(1)` is only called, with one plain
-    /// argument at most.
-    pub(super) listed: &'static [(&'static str, &'static str)],
 }
 
 impl LanguageLists {

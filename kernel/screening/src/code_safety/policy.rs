@@ -21,7 +21,7 @@ pub enum Level {
     Unrestricted,
     /// Blocked imports and patterns.
     Standard,
-    /// Allowed imports only, blocked patterns, size.
+    /// Allowed imports only, blocked patterns, size. A lint, no boundary.
     Strict,
     /// All of strict, and nothing that writes.
     Readonly,

@@ -1,7 +1,5 @@
 //! Python: resolves its names, and finds what is blocked.
 
-mod strict;
-mod types;
 mod writes;
 
 use std::collections::{HashMap, HashSet};
@@ -10,10 +8,11 @@ use std::sync::LazyLock;
 use tree_sitter::{Node, Query, Tree};
 use unicode_normalization::UnicodeNormalization;
 
+use super::lists::python::SPECIAL;
 use super::path::{Import, MAX_CHAIN, Path, Root};
 use super::policy::Level;
 use super::rejection::CodeRule;
-use super::rules::Broken;
+use super::rules::{Broken, has, leads_on};
 use super::scan::Scan;
 use super::tree::{bare, children, field, walk};
 
@@ -29,16 +28,8 @@ struct Python<'r, 's, 't> {
     scan: &'r mut Scan<'s, 't>,
     /// What imported names stand for.
     imports: HashMap<String, Vec<Import>>,
-    /// Where names are made.
-    made: HashMap<String, Vec<Node<'t>>>,
-    /// Classes of the code, and parameters of types.
-    classes: HashSet<String>,
-    /// Names that a function takes from outside, though it may have a parameter of that name.
-    global: HashSet<String>,
-    /// Private members that the code makes.
-    own: HashSet<String>,
-    /// The names in each list of parameters, by its node.
-    parameters: HashMap<usize, HashSet<String>>,
+    /// Names that the code makes.
+    made: HashSet<String>,
 }
 
 /// Judges the code.
@@ -46,14 +37,10 @@ pub(super) fn judge<'t>(scan: &mut Scan<'_, 't>, tree: &'t Tree) {
     let mut python = Python {
         scan,
         imports: HashMap::new(),
-        made: HashMap::new(),
-        classes: HashSet::new(),
-        global: HashSet::new(),
-        own: HashSet::new(),
-        parameters: HashMap::new(),
+        made: HashSet::new(),
     };
-    walk(tree.root_node(), |node, above| {
-        python.learn(node, above);
+    walk(tree.root_node(), |node, _| {
+        python.learn(node);
         true
     });
     walk(tree.root_node(), |node, above| {
@@ -64,33 +51,13 @@ pub(super) fn judge<'t>(scan: &mut Scan<'_, 't>, tree: &'t Tree) {
 
 impl<'t> Python<'_, '_, 't> {
     /// Learns what the node makes.
-    fn learn(&mut self, node: Node<'t>, above: &[Node<'t>]) {
+    fn learn(&mut self, node: Node<'t>) {
         match node.kind() {
             "identifier" => {
-                let name = self.name(node);
-                match self.scan.roles.of_node(node) {
-                    Some("made" | "function") => {
-                        self.own.insert(name.clone());
-                        self.made.entry(name).or_default().push(node);
-                    }
-                    Some("class") => {
-                        self.classes.insert(name);
-                    }
-                    Some("global") => {
-                        self.global.insert(name);
-                    }
-                    Some("member") if is_set(above) => {
-                        self.own.insert(name);
-                    }
-                    None if is_with_target(above) => {
-                        self.made.entry(name).or_default().push(node);
-                    }
-                    _ => {}
+                let role = self.scan.roles.of_node(node);
+                if matches!(role, Some("made" | "function" | "class")) {
+                    self.made.insert(self.name(node));
                 }
-            }
-            "parameters" | "lambda_parameters" => {
-                let names = self.parameters_in(node);
-                self.parameters.insert(node.id(), names);
             }
             "import_statement" | "import_from_statement" => {
                 for (bound, import) in self.imported(node) {
@@ -114,6 +81,71 @@ impl<'t> Python<'_, '_, 't> {
         if strict && !blocked {
             self.look_strictly(node, above);
         }
+    }
+
+    /// Names, members and imported names by which code gets at what is blocked.
+    fn look_strictly(&mut self, node: Node<'t>, above: &[Node<'t>]) {
+        let broken: Vec<Broken> = match node.kind() {
+            "identifier" if self.scan.roles.of_node(node).is_none() => {
+                let name = self.name(node);
+                let own = self.made.contains(&name) || self.imports.contains_key(&name);
+                match own {
+                    true => self.members(&self.paths(node)),
+                    false => self.scan.rules.name(&name).into_iter().collect(),
+                }
+            }
+            "attribute" => self.members(&self.paths(node)),
+            // A class of the code's own may have any members under the name of a plain one.
+            "class_pattern" if node.named_child_count() > 1 => {
+                let name = node
+                    .named_child(0)
+                    .map(|n| self.dotted(n))
+                    .unwrap_or_default();
+                let own = self.made.contains(&name) || self.imports.contains_key(&name);
+                let hint =
+                    "match the class alone, as in case int() as n, and read its members by name";
+                let broken = (
+                    CodeRule::Construct,
+                    format!("case {name} with members"),
+                    hint.to_owned(),
+                );
+                own.then_some(broken).into_iter().collect()
+            }
+            // Texts that name a way around: fields of a format, annotations, names of members.
+            "string_content" => {
+                let text = self.scan.text(node);
+                let mut words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+                let way =
+                    words.find(|word| word.starts_with('_') && self.scan.rules.is_blocked(word));
+                way.map(leads_on).into_iter().collect()
+            }
+            "dotted_name" if is_pattern(node, above) => self.members(&self.paths(node)),
+            "import_from_statement" => {
+                let taken = self.imported(node).into_iter().map(|(_, import)| Path {
+                    root: Root::Module,
+                    module: import.module,
+                    names: import.member.into_iter().collect(),
+                });
+                self.members(&taken.collect::<Vec<_>>())
+            }
+            _ => Vec::new(),
+        };
+        let any = self.scan.report_all(node, broken);
+        if !any && self.scan.at_least(Level::Readonly) {
+            self.look_for_writes(node, above);
+        }
+    }
+
+    fn members(&self, paths: &[Path]) -> Vec<Broken> {
+        let special = |name: &&String| {
+            name.len() > 4 && name.starts_with("__") && name.ends_with("__") && !has(SPECIAL, name)
+        };
+        let broken = paths.iter().filter_map(|path| {
+            let special = path.names.last().filter(special);
+            let broken = self.scan.rules.member(path);
+            broken.or_else(|| special.map(|name| leads_on(name)))
+        });
+        broken.collect()
     }
 
     /// A name as Python compares it: `ｅｖａｌ` is `eval`.
@@ -312,26 +344,6 @@ fn computed_import() -> Broken {
     let hint = "name the module in an import statement".to_owned();
     let construct = "import of a computed name".to_owned();
     (CodeRule::DynamicImport, construct, hint)
-}
-
-/// `with x as (a, b)`: is a name below these nodes made?
-fn is_with_target(above: &[Node<'_>]) -> bool {
-    let within = ["tuple", "list", "list_splat", "parenthesized_expression"];
-    let mut above = above
-        .iter()
-        .rev()
-        .skip_while(|n| within.contains(&n.kind()));
-    above
-        .next()
-        .is_some_and(|n| n.kind() == "as_pattern_target")
-}
-
-/// Is the member, whose name this is, assigned to?
-fn is_set(above: &[Node<'_>]) -> bool {
-    let [.., statement, member] = above else {
-        return false;
-    };
-    statement.kind() == "assignment" && field(*statement, "left") == Some(*member)
 }
 
 /// Members in a row that a `case` compares with.

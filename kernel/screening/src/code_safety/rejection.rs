@@ -10,6 +10,10 @@ pub const MAX_FINDINGS: usize = 50;
 /// Bytes of a construct that are repeated to the caller.
 const MAX_CONSTRUCT: usize = 120;
 
+/// What a verdict is worth, told with each.
+const NOTE: &str =
+    "This check is a lint. The boundary is the sandbox of the server that runs the code.";
+
 /// Which rule was broken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CodeRule {
@@ -21,14 +25,10 @@ pub enum CodeRule {
     DynamicImport,
     /// A pattern of the block list, or a construct that does the same under another name.
     BlockedPattern,
-    /// From `strict` on: a member, or a name, that is not on the list.
-    NotListed,
-    /// From `strict` on: a construct that hides what is used.
+    /// From `strict` on: a construct that is used to get around the lists.
     Construct,
     /// From `strict` on: a name that is only known when the code runs.
     DynamicName,
-    /// A module is used as a value, where what becomes of it cannot be followed.
-    HandedOn,
     /// At `readonly`: something that writes.
     Write,
     /// Characters that make code look like other code than it is.
@@ -52,10 +52,8 @@ impl CodeRule {
             Self::ImportNotAllowed => "import_not_allowed",
             Self::DynamicImport => "dynamic_import",
             Self::BlockedPattern => "blocked_pattern",
-            Self::NotListed => "not_listed",
             Self::Construct => "construct",
             Self::DynamicName => "dynamic_name",
-            Self::HandedOn => "module_handed_on",
             Self::Write => "write_operation",
             Self::HiddenText => "hidden_text",
             Self::Syntax => "syntax",
@@ -71,10 +69,8 @@ impl CodeRule {
             Self::ImportNotAllowed => "Import not allowed",
             Self::DynamicImport => "Dynamic import",
             Self::BlockedPattern => "Blocked pattern",
-            Self::NotListed => "Not listed",
             Self::Construct => "Construct not allowed",
             Self::DynamicName => "Dynamic name",
-            Self::HandedOn => "Module handed on",
             Self::Write => "Write operation",
             Self::HiddenText => "Hidden text",
             Self::Syntax => "Syntax",
@@ -147,7 +143,8 @@ impl Rejection {
         out
     }
 
-    /// The body of MGP §7.4, and beside it `findings` with places, rules and hints.
+    /// The body of MGP §7.4, and beside it `findings` with places, rules and hints, and what the verdict
+    /// is worth.
     #[must_use]
     pub fn body(&self) -> Value {
         let findings: Vec<Value> = self
@@ -170,6 +167,7 @@ impl Rejection {
                 "max_code_size_bytes": self.max_code_size_bytes,
             },
             "findings": findings,
+            "note": NOTE,
         })
     }
 }

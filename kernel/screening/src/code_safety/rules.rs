@@ -15,33 +15,6 @@ pub(super) fn has(words: &str, wanted: &str) -> bool {
     words.split_ascii_whitespace().any(|word| word == wanted)
 }
 
-/// What may be done with what is listed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Use {
-    /// Anything.
-    Value,
-    /// It is a module itself: its members.
-    Module,
-    /// It writes.
-    Writes,
-    /// It is called, with so many plain arguments at most.
-    Called(usize),
-}
-
-/// What may be done with the word of this list.
-fn listed_use(words: &str, wanted: &str) -> Option<Use> {
-    words
-        .split_ascii_whitespace()
-        .find_map(|word| match word.strip_prefix(wanted)? {
-            "" => Some(Use::Value),
-            "!" => Some(Use::Writes),
-            arguments => {
-                let arguments = arguments.strip_prefix('(')?.strip_suffix(')')?;
-                arguments.parse().ok().map(Use::Called)
-            }
-        })
-}
-
 /// A blocked pattern, read as what it means.
 #[derive(Debug)]
 enum Pattern {
@@ -127,21 +100,10 @@ impl<'p> LanguageRules<'p> {
             return None;
         }
         if self.is_allowed(module, names) {
-            return self.within_listed(module);
+            return None;
         }
         let hint = format!("only these may be imported: {}", self.allowed());
         Some((CodeRule::ImportNotAllowed, module.to_owned(), hint))
-    }
-
-    /// A part of a listed module that is not listed itself.
-    fn within_listed(&self, module: &str) -> Option<Broken> {
-        let listed = self.lists.listed.iter();
-        let mut above = listed.filter(|(listed, _)| within(module, &[*listed]));
-        let above = above.next().filter(|_| self.words(module).is_none());
-        above.map(|(above, words)| {
-            let hint = format!("of {above} these may be used: {}", plain(words));
-            (CodeRule::NotListed, module.to_owned(), hint)
-        })
     }
 
     fn is_allowed(&self, module: &str, names: &[String]) -> bool {
@@ -189,116 +151,29 @@ impl<'p> LanguageRules<'p> {
         })
     }
 
-    /// From `strict` on: may the last of these names be used, and how? `Ok(None)`: as any member of a
-    /// value, or what it stands on was judged before.
-    pub(super) fn listed(&self, path: &Path) -> Result<Option<Use>, Broken> {
-        if path.root != Root::Module {
-            return self.value(path).map(|()| None);
+    /// From `strict` on: members by which code gets at what is blocked; at `readonly`, those that write.
+    pub(super) fn member(&self, path: &Path) -> Option<Broken> {
+        let last = path.names.last()?;
+        let names = path.whole();
+        let private = path.root == Root::Module && last.starts_with('_') && !last.ends_with('_');
+        if private || has(self.lists.leading, last) {
+            return Some(leads_on(last));
         }
-        let mut module = path.module.clone();
-        for (at, name) in path.names.iter().enumerate() {
-            let last = at + 1 == path.names.len();
-            match self.member(&module, name) {
-                Ok(Use::Module) if !last => {
-                    module = self.below(&module, name).unwrap_or_default();
-                }
-                found if last => return found.map(Some),
-                Ok(_) => return self.value(path).map(|()| None),
-                Err(_) => return Ok(None),
-            }
-        }
-        Ok(Some(Use::Module))
+        let mut paths = self.lists.writing_paths.split_ascii_whitespace();
+        let mut of_module =
+            || path.root == Root::Module && paths.any(|p| ends(path.root, &names, p.split('.')));
+        let writes = has(self.lists.writing_members, last) || of_module();
+        (self.policy.level >= Level::Readonly && writes).then(|| write(&names.join(".")))
     }
 
-    /// The listed module of this name in another one.
-    fn below(&self, module: &str, name: &str) -> Option<String> {
-        let paths = [format!("{module}.{name}"), format!("{module}/{name}")];
-        let is_listed = |path: &String| self.words(path).is_some();
-        paths.into_iter().find(is_listed)
+    /// Is this the name of a member that is blocked on anything?
+    pub(super) fn is_blocked(&self, member: &str) -> bool {
+        has(self.lists.members, member)
     }
 
-    fn words(&self, module: &str) -> Option<&'static str> {
-        let listed = self.lists.listed.iter();
-        let mut listed = listed.filter(|(listed, _)| *listed == module);
-        listed.next().map(|(_, words)| *words)
-    }
-
-    fn member(&self, module: &str, name: &str) -> Result<Use, Broken> {
-        let whole = format!("{module}.{name}");
-        let Some(words) = self.words(module) else {
-            // Who allows a module that is not listed here vouches for its public members.
-            return match has(self.lists.leading, name) || name.starts_with('_') {
-                true => Err(leads_on(&whole)),
-                false => Ok(Use::Value),
-            };
-        };
-        let found = listed_use(words, name);
-        let below = self.below(module, name);
-        match found {
-            found if below.is_some_and(|below| found.is_some() || self.is_allowed(&below, &[])) => {
-                Ok(Use::Module)
-            }
-            Some(Use::Writes) if self.policy.level >= Level::Readonly => Err(write(&whole)),
-            Some(Use::Writes) => Ok(Use::Value),
-            Some(found) => Ok(found),
-            None => {
-                let hint = format!("of {module} these may be used: {}", plain(words));
-                Err((CodeRule::NotListed, whole, hint))
-            }
-        }
-    }
-
-    /// From `strict` on: may the last of these be taken of a value?
-    fn value(&self, path: &Path) -> Result<(), Broken> {
-        let Some(last) = path.names.last() else {
-            return Ok(());
-        };
-        let writes =
-            || self.policy.level >= Level::Readonly && has(self.lists.writing_members, last);
-        match has(self.lists.leading, last) {
-            true => Err(leads_on(last)),
-            false if writes() => Err(write(last)),
-            false => Ok(()),
-        }
-    }
-
-    /// From `strict` on: may this name be read, which the code does not make, and what of it?
-    pub(super) fn provided(&self, name: &str, members: &[String]) -> Result<Use, Broken> {
-        let mut with_members = self
-            .lists
-            .globals
-            .iter()
-            .filter(|(name, _)| !name.is_empty());
-        let alone = self.lists.globals.iter().find(|(name, _)| name.is_empty());
-        let alone = alone.and_then(|(_, words)| listed_use(words, name));
-        let own = with_members.find(|(global, _)| *global == name);
-        match (own, members, alone) {
-            (Some((_, words)), [member, ..], _) => {
-                let whole = format!("{name}.{member}");
-                let hint = format!("of {name} these may be used: {}", plain(words));
-                let found = listed_use(words, member);
-                found.ok_or((CodeRule::NotListed, whole, hint))
-            }
-            (_, _, Some(found)) => Ok(found),
-            (Some(_), [], None) => Ok(Use::Module),
-            (None, _, None) => {
-                let hint = "it is neither made here nor one of the names that only compute; define or import what you need";
-                Err((CodeRule::NotListed, name.to_owned(), hint.to_owned()))
-            }
-        }
-    }
-
-    /// Is this the name of a module, listed or one that leads to others?
-    pub(super) fn is_module(&self, name: &str) -> bool {
-        self.words(name).is_some() || has(self.lists.leading, name)
-    }
-
-    /// From `strict` on: a name that must not be read, whoever makes it.
-    pub(super) fn refused(&self, name: &str) -> Option<Broken> {
-        has(self.lists.refused, name).then(|| {
-            let hint = "it reaches what is not listed; name what you need, or choose another name";
-            (CodeRule::NotListed, name.to_owned(), hint.to_owned())
-        })
+    /// From `strict` on: a name of the language by which code gets at what is blocked.
+    pub(super) fn name(&self, name: &str) -> Option<Broken> {
+        has(self.lists.refused, name).then(|| leads_on(name))
     }
 
     /// Patterns that are neither names nor paths, in text without white space.
@@ -316,16 +191,9 @@ impl<'p> LanguageRules<'p> {
     }
 }
 
-fn leads_on(name: &str) -> Broken {
-    let hint = "it leads to modules, frames or functions that are not listed; do it without, or choose another name";
-    (CodeRule::NotListed, name.to_owned(), hint.to_owned())
-}
-
-/// A list as it is told.
-fn plain(words: &str) -> String {
-    let words = words.split_ascii_whitespace();
-    let words = words.map(|word| word.trim_end_matches('!').split('(').next().unwrap_or(word));
-    words.collect::<Vec<_>>().join(", ")
+pub(super) fn leads_on(name: &str) -> Broken {
+    let hint = "it leads to modules, frames or functions that are blocked; name what you need, or choose another name";
+    (CodeRule::BlockedPattern, name.to_owned(), hint.to_owned())
 }
 
 /// A write at `readonly`.

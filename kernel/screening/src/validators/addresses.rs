@@ -5,23 +5,54 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use url::Host;
 
 /// Endings of names that resolve inside: RFC 6761, 6762, 8375, and what networks use in practice.
-const INNER_ENDINGS: [&str; 16] = [
+const INNER_ENDINGS: [&str; 19] = [
     "localhost",
     "localdomain",
     "local",
     "internal",
     "intranet",
+    "intra",
     "lan",
     "home",
     "corp",
     "private",
     "home.arpa",
-    "cluster.local",
+    "localdomain4",
+    "localdomain6",
     "svc",
+    "consul",
+    "docker",
+    "fritz.box",
+    "in-addr.arpa",
+    "ip6.arpa",
+];
+
+/// Public names that resolve to this machine, with all names below them.
+const LOOPED: [&str; 24] = [
     "localtest.me",
     "lvh.me",
     "vcap.me",
     "lacolhost.com",
+    "localh.st",
+    "localho.st",
+    "local.gd",
+    "fuf.me",
+    "ulh.us",
+    "yoogle.com",
+    "smackaho.st",
+    "42foo.com",
+    "beweb.com",
+    "lndo.site",
+    "ddev.site",
+    "lcl.host",
+    "local.sisteminha.com",
+    "bugbounty.dod.network",
+    "spoofed.burpcollaborator.net",
+    "127-0-0-1.org.uk",
+    "loopback.jp",
+    "localtest.cc",
+    "localtls.com",
+    "vcap.io",
 ];
 
 /// Names that are known to lead inside.
@@ -30,18 +61,46 @@ const INNER_NAMES: [&str; 9] = [
     "localhost6",
     "ip6-localhost",
     "ip6-loopback",
-    "localh.st",
-    "spoofed.burpcollaborator.net",
-    "instance-data.ec2.internal",
+    "loopback",
     "broadcasthost",
     "kubernetes.default",
+    "host.docker.internal",
+    "gateway.docker.internal",
 ];
 
-/// Names of metadata services that are one word.
-const METADATA_NAMES: [&str; 3] = ["metadata", "instance-data", "metadata.google"];
+/// Names of metadata services.
+const METADATA_NAMES: [&str; 10] = [
+    "metadata",
+    "instance-data",
+    "rancher-metadata",
+    "metadata.google",
+    "metadata.google.internal",
+    "metadata.azure.com",
+    "metadata.tencentyun.com",
+    "metadata.platformequinix.com",
+    "metadata.packet.net",
+    "metadata.oraclecloud.com",
+];
 
 /// Services whose names carry the address they resolve to.
-const CARRIERS: [&str; 5] = ["nip.io", "sslip.io", "xip.io", "traefik.me", "local-ip.co"];
+const CARRIERS: [&str; 16] = [
+    "nip.io",
+    "sslip.io",
+    "xip.io",
+    "traefik.me",
+    "local-ip.co",
+    "local-ip.sh",
+    "local-ip.dev",
+    "my.local-ip.co",
+    "ip.addr.tools",
+    "backname.io",
+    "nip.direct",
+    "rbndr.us",
+    "rebind.network",
+    "1u.ms",
+    "ipq.co",
+    "plex.direct",
+];
 
 /// Why a host must not be reached; `None` if nothing is known against it.
 pub(super) fn inner(host: &Host<String>) -> Option<&'static str> {
@@ -55,23 +114,31 @@ pub(super) fn inner(host: &Host<String>) -> Option<&'static str> {
 /// Names, in any case, with or without the dot at the end.
 pub(super) fn inner_name(name: &str) -> Option<&'static str> {
     let name = name.trim_end_matches('.').to_ascii_lowercase();
-    if METADATA_NAMES.contains(&name.as_str()) || name == "metadata.google.internal" {
+    if METADATA_NAMES.contains(&name.as_str()) {
         return Some("a metadata service of a cloud");
     }
     if INNER_NAMES.contains(&name.as_str()) {
         return Some("a name of this machine or its network");
     }
+    // A single word such as `home` is no request yet; `localhost` always is one.
+    if !name.contains('.') {
+        return (name == "localhost").then_some("a name of this machine or its network");
+    }
     let ends = |ending: &str| {
         name.strip_suffix(ending)
             .is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
     };
-    // A single word such as `home` is no request yet; `localhost` always is one.
-    let inner = |e: &str| ends(e) && (name.contains('.') || e == "localhost");
-    if INNER_ENDINGS.iter().any(|e| inner(e)) {
+    if INNER_ENDINGS.iter().any(|e| ends(e)) {
         return Some("a name of this machine or its network");
     }
+    if LOOPED.iter().any(|e| ends(e)) {
+        return Some("a public name of this machine");
+    }
     let carrier = CARRIERS.iter().find(|c| ends(c))?;
-    carried(name.strip_suffix(carrier)?)
+    match name.strip_suffix(carrier)?.trim_matches('.') {
+        "" | "www" => None,
+        labels => carried(labels),
+    }
 }
 
 /// The address in a name like `app.10-0-0-1.nip.io`; a name without a clear one is not trusted.
@@ -185,6 +252,9 @@ fn by_prefix(part: &str) -> Option<u64> {
     if let Some(hex) = lower.strip_prefix("0x") {
         let hex = if hex.is_empty() { "0" } else { hex };
         return u64::from_str_radix(hex, 16).ok();
+    }
+    if let Some(binary) = lower.strip_prefix("0b") {
+        return u64::from_str_radix(binary, 2).ok();
     }
     match lower.strip_prefix("0o").or_else(|| lower.strip_prefix('0')) {
         Some("") => Some(0),

@@ -14,7 +14,17 @@ const BRACES_MAX: usize = 64;
 /// needed for it, and whether the server has a shell is not known. Inside single quotes all is
 /// text; inside double quotes all but substitution.
 pub(super) fn words(line: &str) -> Result<Vec<String>, ArgumentFinding> {
+    let mut commands = pipeline(line)?;
+    match commands.len() {
+        0 | 1 => Ok(commands.pop().unwrap_or_default()),
+        _ => Err(meta("|", "it joins or redirects commands")),
+    }
+}
+
+/// The commands of a line that nothing but `|` joins, each cut into its words.
+pub(super) fn pipeline(line: &str) -> Result<Vec<Vec<String>>, ArgumentFinding> {
     let mut lexer = Lexer::default();
+    let mut commands = Vec::new();
     let mut chars = line.trim().chars().peekable();
     while let Some(c) = chars.next() {
         let next = chars.peek().copied();
@@ -35,6 +45,10 @@ pub(super) fn words(line: &str) -> Result<Vec<String>, ArgumentFinding> {
                 lexer.open = true;
             }
             (None, ' ' | '\t') => lexer.end()?,
+            (None, '|') if !matches!(next, Some('|' | '&')) => {
+                lexer.end()?;
+                commands.push(std::mem::take(&mut lexer.words));
+            }
             (None, ';' | '&' | '|' | '<' | '>' | '\n' | '\r' | '(' | ')') => {
                 return Err(meta(&c.to_string(), "it joins or redirects commands"));
             }
@@ -54,7 +68,8 @@ pub(super) fn words(line: &str) -> Result<Vec<String>, ArgumentFinding> {
         return Err(meta("a quote", "it is opened and never closed"));
     }
     lexer.end()?;
-    Ok(lexer.words)
+    commands.push(lexer.words);
+    Ok(commands)
 }
 
 #[derive(Default)]

@@ -13,7 +13,12 @@ use super::roles::Role;
 use super::{ArgumentFinding, Blocked, ScreenedCall, Validator, quiet, views};
 
 /// Schemes that open files, speak to other services in raw bytes, or run something.
-const CLOSED_SCHEMES: [&str; 21] = [
+const CLOSED_SCHEMES: [&str; 26] = [
+    "chrome",
+    "devtools",
+    "resource",
+    "edge",
+    "view-source",
     "file",
     "gopher",
     "dict",
@@ -145,7 +150,9 @@ fn judge_urls(text: &str, strict: bool) -> Option<ArgumentFinding> {
         let special = SPECIAL.contains(&scheme.as_str());
         let slashes = rest.chars().take_while(|c| matches!(c, '/' | '\\')).count();
         let starts = at - scheme.len() == lead;
-        let closed = CLOSED_SCHEMES.contains(&scheme.as_str());
+        let closed = CLOSED_SCHEMES.contains(&scheme.as_str())
+            || scheme.ends_with("+unix")
+            || scheme.starts_with("unix+");
         if closed && (slashes >= 1 || strict && starts) {
             return Some(ArgumentFinding::new(
                 "scheme",
@@ -161,7 +168,10 @@ fn judge_urls(text: &str, strict: bool) -> Option<ArgumentFinding> {
             ));
         }
         let url = slashes >= 2 || special && (slashes == 1 || strict && starts);
-        if url && let Some(finding) = judge_rest(&rest[slashes..], special, strict) {
+        // Behind a name or before a port, a word is a host in any scheme.
+        let authority = rest[slashes..].split(['/', '\\', '?', '#']).next();
+        let reached = strict && slashes >= 2 && authority.is_some_and(|a| a.contains(['@', ':']));
+        if url && let Some(finding) = judge_rest(&rest[slashes..], special || reached, strict) {
             return Some(finding);
         }
     }
@@ -190,12 +200,19 @@ fn judge_rest(rest: &str, special: bool, strict: bool) -> Option<ArgumentFinding
     if let Some(finding) = judge_host(main, special && is_host(main)) {
         return Some(finding);
     }
+    // Some clients make several URLs of one: `{a,b}`, `[1-9]`.
+    if strict && main.trim_start_matches('[').contains(['{', '}', '[']) {
+        let reason = format!("{main} is a pattern of hosts");
+        return Some(ArgumentFinding::new("unreadable", reason, HINT));
+    }
     let until_slash = whole.split('/').next()?;
     if until_slash.len() > AUTHORITY_MAX {
         let reason = "a URL whose host cannot be found in it";
         return Some(ArgumentFinding::new("unreadable", reason, HINT));
     }
-    let mut others = until_slash.split(['@', '\\', '?', '#', ' ', '&', ',', ')', ';', '|', '\0']);
+    let mut others = until_slash.split([
+        '@', '\\', '?', '#', ' ', '&', ',', ')', ';', '|', '\0', '<', '>', '"', '\'',
+    ]);
     others.find_map(|host| judge_host(host, false))
 }
 
@@ -255,7 +272,7 @@ fn without_port(text: &str) -> &str {
         return text.find(']').map_or(text, |end| &text[..=end]);
     }
     match text.split_once(':') {
-        Some((_, rest)) if rest.contains(':') => text,
+        Some((_, rest)) if rest.contains(':') && bracketed(text).is_some() => text,
         Some((host, _)) => host,
         None => text,
     }

@@ -3,7 +3,8 @@
 //! Tools build command lines out of titles, branches and patterns. A text that stays a text has no
 //! need of these shapes.
 
-use super::{ArgumentFinding, commands, programs};
+use super::programs::name_of;
+use super::{ArgumentFinding, commands, dangers};
 
 const HINT: &str = "leave shell syntax out of this argument";
 
@@ -120,7 +121,7 @@ fn second_command(sep: &str, words: &[String]) -> Option<&'static str> {
     if program && (shaped || alone) && !(sep == "|" && alone && !is_shell(first)) {
         return Some("a second command stands behind a separator");
     }
-    if shaped && programs::judge(words).is_some() {
+    if shaped && dangers::judge(words).is_some() {
         return Some("a dangerous command stands behind a separator");
     }
     None
@@ -135,12 +136,12 @@ fn has_shape(word: &str) -> bool {
 }
 
 fn is_shell(word: &str) -> bool {
-    let name = programs::name_of(word);
+    let name = name_of(word);
     name.ends_with("sh") || name == "python" || name == "perl" || name == "cmd"
 }
 
 fn is_program(word: &str) -> bool {
-    AFTER_BREAK.contains(&programs::name_of(word).as_str())
+    AFTER_BREAK.contains(&name_of(word).as_str())
 }
 
 /// The text is a dangerous command from its start, or a fork bomb.
@@ -162,7 +163,7 @@ fn whole_command(text: &str) -> Option<ArgumentFinding> {
     }
     let words = commands::parts(text).next()?;
     let shaped = words.len() > 1 && words[1..].iter().any(|w| has_shape(w));
-    let finding = programs::judge(&words)?;
+    let finding = dangers::judge(&words)?;
     (shaped && finding.rule != "environment").then_some(finding)
 }
 

@@ -1,215 +1,88 @@
-//! Programs, and arguments of programs, that destroy data, take control or reach the network.
+//! What is known of programs: `programs.txt`, and which words of a program its rows let pass.
 
-use super::ArgumentFinding;
+use std::collections::{HashMap, HashSet};
+use std::sync::LazyLock;
 
-/// Programs that stop, change or take over the machine, or open a line to another one.
-const CLOSED: [&str; 82] = [
-    "sudo",
-    "su",
-    "doas",
-    "pkexec",
-    "runas",
-    "shutdown",
-    "reboot",
-    "halt",
-    "poweroff",
-    "init",
-    "telinit",
-    "mkswap",
-    "fdisk",
-    "sfdisk",
-    "parted",
-    "wipefs",
-    "shred",
-    "diskpart",
-    "format",
-    "crontab",
-    "at",
-    "batch",
-    "insmod",
-    "modprobe",
-    "rmmod",
-    "mount",
-    "umount",
-    "iptables",
-    "ip6tables",
-    "nft",
-    "ufw",
-    "useradd",
-    "userdel",
-    "usermod",
-    "groupadd",
-    "passwd",
-    "chpasswd",
-    "visudo",
-    "chroot",
-    "nsenter",
-    "unshare",
-    "nc",
-    "ncat",
-    "netcat",
-    "socat",
-    "telnet",
-    "eval",
-    "exec",
-    "source",
-    ".",
-    "killall",
-    "pkill",
-    "sysctl",
-    "chattr",
-    "setcap",
-    "setfacl",
-    "debugfs",
-    "gdb",
-    "strace",
-    "ld.so",
-    "reg",
-    "schtasks",
-    "bcdedit",
-    "vssadmin",
-    "wmic",
-    "mshta",
-    "rundll32",
-    "regsvr32",
-    "certutil",
-    "bitsadmin",
-    "cscript",
-    "wscript",
-    "osascript",
-    "launchctl",
-    "systemctl",
-    "xargs",
-    "rimraf",
-    "script",
-    "watch",
-    "trap",
-    "alias",
-    "parallel",
+use super::scripts;
+
+/// A row goes on in lines that begin with spaces.
+static TEXT: LazyLock<String> =
+    LazyLock::new(|| include_str!("programs.txt").replace("\n    ", " "));
+static TABLE: LazyLock<Table> = LazyLock::new(|| Table::parse(&TEXT));
+
+/// Folders whose programs may be started by their whole path.
+pub(super) const FOLDERS: [&str; 6] = [
+    "/bin/",
+    "/usr/bin/",
+    "/usr/local/bin/",
+    "/sbin/",
+    "/usr/sbin/",
+    "/opt/homebrew/bin/",
 ];
 
-/// Programs that run what a word of theirs says, and the words that make them.
-const INLINE: [(&str, &[&str]); 24] = [
-    ("sh", &["-c"]),
-    ("bash", &["-c", "-i"]),
-    ("zsh", &["-c"]),
-    ("dash", &["-c"]),
-    ("ksh", &["-c"]),
-    ("fish", &["-c"]),
-    ("ash", &["-c"]),
-    ("csh", &["-c"]),
-    ("tcsh", &["-c"]),
-    ("python", &["-c"]),
-    ("perl", &["-e", "-E"]),
-    ("ruby", &["-e"]),
-    ("node", &["-e", "--eval", "-p", "--print"]),
-    ("deno", &["eval"]),
-    ("bun", &["-e", "--eval"]),
-    ("php", &["-r"]),
-    ("lua", &["-e"]),
-    ("cmd", &["/c", "/k", "/C", "/K"]),
-    (
-        "powershell",
-        &["-c", "-command", "-enc", "-encodedcommand", "-e", "-ec"],
-    ),
-    (
-        "pwsh",
-        &["-c", "-command", "-enc", "-encodedcommand", "-e", "-ec"],
-    ),
-    ("rscript", &["-e"]),
-    ("osascript", &["-e"]),
-    ("vim", &["-c"]),
-    ("ex", &["-c"]),
-];
-
-/// Programs that only start the one named after them.
-const WRAPPERS: [&str; 13] = [
-    "env", "nohup", "nice", "ionice", "time", "timeout", "stdbuf", "setsid", "busybox", "toybox",
-    "command", "builtin", "then",
-];
-
-/// Options that make an honest program run another one or send a file away.
-const OPTIONS: [&str; 21] = [
-    "-oproxycommand",
-    "--upload-pack",
-    "--receive-pack",
-    "--to-command",
-    "--checkpoint-action",
-    "--use-compress-program",
-    "-exec",
-    "-execdir",
-    "-ok",
-    "-okdir",
-    "-delete",
-    "-fprintf",
-    "--eval",
-    "--rsh",
-    "--no-preserve-root",
-    "core.sshcommand",
-    "core.fsmonitor",
-    "core.hookspath",
-    "core.pager",
-    "--post-file",
-    "--body-file",
-];
-
-const HINT: &str = "leave this out; deleting whole folders, starting shells and changing the system are for the operator";
-
-/// The rule that one command breaks.
-pub(super) fn judge(words: &[String]) -> Option<ArgumentFinding> {
-    let words = bare(words);
-    let (first, rest) = words.split_first()?;
-    if first.contains('=') && !first.starts_with(['-', '=']) {
-        return found("environment", "a variable is set for the command");
-    }
-    let program = name_of(first);
-    if WRAPPERS.contains(&program.as_str()) {
-        let own = |w: &&String| {
-            w.starts_with('-')
-                || w.bytes()
-                    .all(|c| c.is_ascii_digit() || c == b's' || c == b'.')
-        };
-        let inner: Vec<String> = rest.iter().skip_while(|w| own(w)).cloned().collect();
-        return judge(&inner);
-    }
-    if CLOSED.contains(&program.as_str())
-        || program.starts_with("mkfs")
-        || program.starts_with("ld-")
-    {
-        return found("program", &format!("{program} is not run for agents"));
-    }
-    carried(&program, rest)
-        .or_else(|| judge_inline(&program, rest))
-        .or_else(|| destroys(&program, rest))
-        .or_else(|| judge_options(&program, rest))
+/// What a command is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CommandPurpose {
+    /// Nothing but reading.
+    Read,
+    /// Whatever neither destroys nor starts other programs.
+    Run,
 }
 
-/// Programs that start the one that stands somewhere among their words.
-const STARTERS: [&str; 16] = [
-    "flock", "chronic", "npx", "pnpx", "bunx", "npm", "pnpm", "yarn", "unbuffer", "ltrace",
-    "taskset", "numactl", "chrt", "ssh", "docker", "kubectl",
-];
+/// Whether the rows of a program let it run with these words; else the word that they do not know.
+pub(super) fn permit(
+    name: &str,
+    rest: &[String],
+    purpose: CommandPurpose,
+) -> Result<(), Option<String>> {
+    let rows = TABLE.rows.get(name).map_or(&[][..], Vec::as_slice);
+    let rows = rows
+        .iter()
+        .filter(|row| row.reads || purpose == CommandPurpose::Run);
+    let rest: Vec<&str> = rest.iter().map(String::as_str).collect();
+    allowed(&rows.collect::<Vec<_>>(), &rest)
+}
 
-/// A recursive delete behind a program that starts others: `flock x rm -rf a`, `npx rimraf a`.
-fn carried(program: &str, rest: &[String]) -> Option<ArgumentFinding> {
-    if !STARTERS.contains(&program) {
-        return None;
+/// Whether the table has a row for this program.
+pub(super) fn is_known(program: &str) -> bool {
+    TABLE.rows.contains_key(program)
+}
+
+/// The group of the part [never] that a program stands in.
+pub(super) fn group(program: &str) -> Option<&'static str> {
+    TABLE.groups.get(program).copied()
+}
+
+/// Whether an option makes the programs that know it run another one.
+pub(super) fn is_running_option(option: &str) -> bool {
+    TABLE.options.contains(option)
+}
+
+/// Whether a word says that a program destroys something.
+pub(super) fn is_destroying_word(word: &str) -> bool {
+    TABLE.words.contains(word)
+}
+
+/// Whether a program stands in this group of the part [never].
+pub(super) fn is_in(group: &str, program: &str) -> bool {
+    TABLE.groups.get(program).is_some_and(|of| *of == group)
+}
+
+/// Whether `find` with these words runs nothing but what reads.
+pub(super) fn runs_readers(rest: &[String]) -> bool {
+    let rest: Vec<&str> = rest.iter().map(String::as_str).collect();
+    let plain = |word: &&str| !matches!(*word, "-execdir" | "-ok" | "-okdir");
+    without_runs(&rest).is_ok_and(|words| words.iter().all(plain))
+}
+
+/// A program's name in the table: its own where it stands in a folder of programs, else as written.
+pub(super) fn key(word: &str) -> String {
+    let placed = FOLDERS.iter().any(|f| word.starts_with(f)) && !word.contains("..");
+    if placed || !word.contains(['/', '\\']) {
+        name_of(word)
+    } else {
+        word.to_ascii_lowercase()
     }
-    rest.iter().enumerate().find_map(|(at, word)| {
-        let name = name_of(word);
-        let deletes = name == "rimraf" || name == "rm" && has(&rest[at + 1..], "--recursive", "rR");
-        deletes.then(|| {
-            ArgumentFinding::new("recursive_delete", format!("{program} starts {name}"), HINT)
-        })
-    })
-}
-
-fn found(rule: &'static str, reason: &str) -> Option<ArgumentFinding> {
-    Some(ArgumentFinding::new(rule, reason, HINT))
-}
-
-fn bare(words: &[String]) -> Vec<String> {
-    words.iter().filter(|w| !w.is_empty()).cloned().collect()
 }
 
 /// `rm` of `/bin/rm`, `RM.EXE` and `\rm`; `python` of `python3.12`.
@@ -220,219 +93,492 @@ pub(super) fn name_of(word: &str) -> String {
         .iter()
         .find_map(|end| lower.strip_suffix(end))
         .unwrap_or(&lower);
-    let unnumbered = lower.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
-    if ["python", "perl", "ruby", "node", "lua", "php"].contains(&unnumbered) {
-        return unnumbered.to_owned();
-    }
-    lower.to_owned()
-}
-
-fn judge_inline(program: &str, rest: &[String]) -> Option<ArgumentFinding> {
-    let (_, options) = INLINE.iter().find(|(name, _)| *name == program)?;
-    let given = |word: &String| {
-        let lower = word.to_lowercase();
-        options.contains(&word.as_str())
-            || program.starts_with("p") && options.contains(&lower.as_str())
-            // `-lc` and `-cprint(1)` are `-c` too.
-            || options.iter().any(|o| {
-                let letter = o.strip_prefix('-').filter(|l| l.len() == 1);
-                letter.is_some_and(|l| in_cluster(word, l))
-            })
-    };
-    if rest.iter().any(given) {
-        return found(
-            "inline_program",
-            &format!("{program} is given a program as text"),
-        );
-    }
-    let shell = program.ends_with("sh") && program != "pwsh";
-    (shell && (rest.is_empty() || rest.iter().any(|w| w == "-s")))
-        .then(|| ArgumentFinding::new("shell", "a shell is opened", HINT))
-}
-
-/// Whether a word like `-rf` has this letter; `--force` has none.
-fn in_cluster(word: &str, letter: &str) -> bool {
-    word.strip_prefix('-')
-        .is_some_and(|rest| !rest.starts_with('-') && rest.split(letter).count() > 1)
-}
-
-fn has(rest: &[String], long: &str, letters: &str) -> bool {
-    // Long options may be cut short as long as they stay clear.
-    let cut = |w: &str| w.len() > 4 && long.starts_with(w);
-    rest.iter().any(|w| {
-        cut(w)
-            || letters
-                .chars()
-                .any(|l| in_cluster(w, l.encode_utf8(&mut [0; 4])))
-    })
-}
-
-fn destroys(program: &str, rest: &[String]) -> Option<ArgumentFinding> {
-    let any = |set: &[&str]| {
-        rest.iter()
-            .any(|w| set.contains(&w.to_lowercase().as_str()))
-    };
-    let starts = |start: &str| rest.iter().any(|w| w.to_lowercase().starts_with(start));
-    let all = || {
-        any(&[
-            "/", "/*", "*", ".", "./", "..", "~", "~/", "./*", "c:\\", "c:", "--",
-        ])
-    };
-    let recursive = match program {
-        "rm" => has(rest, "--recursive", "rR") || all(),
-        "rmdir" | "rd" => any(&["/s", "-p", "--parents"]),
-        "del" | "erase" => any(&["/s", "/q", "/f"]),
-        "deltree" => true,
-        "remove-item" | "ri" => starts("-rec") || starts("-r"),
-        "unlink" => false,
-        "git" => any(&["clean"]) || any(&["filter-branch"]),
-        "rsync" => starts("--delete"),
-        _ => false,
-    };
-    if recursive {
-        return found(
-            "recursive_delete",
-            &format!("{program} deletes more than one file"),
-        );
-    }
-    let system = match program {
-        "dd" => starts("of="),
-        "chmod" => has(rest, "--recursive", "R") || any(&["777", "0777", "a+rwx", "+s", "u+s"]),
-        "chown" | "chgrp" => has(rest, "--recursive", "R") || starts("root"),
-        "mv" | "cp" | "tee" | "truncate" => {
-            starts("/dev/") && !any(&["/dev/null"]) || any(&["/dev/null"]) && program == "mv"
-        }
-        "kill" => any(&["-1", "1"]),
-        "docker" | "podman" => {
-            starts("--privileged")
-                || rest.iter().any(|w| w.starts_with("/:"))
-                || starts("--pid=host")
-        }
-        "curl" => {
-            has(rest, "--upload-file", "T")
-                || rest.iter().any(|w| w.contains("=@") || w.starts_with('@'))
-        }
-        "history" => any(&["-c"]),
-        "awk" | "gawk" | "mawk" => rest
-            .iter()
-            .any(|w| w.contains("system(") || w.contains("getline")),
-        "tar" => starts("-i") && starts("--use"),
-        "git" => rest.iter().any(|w| w.starts_with("ext::")),
-        _ => false,
-    };
-    system.then(|| {
-        ArgumentFinding::new(
-            "dangerous",
-            format!("{program} is used to harm or to get out"),
-            HINT,
-        )
-    })
-}
-
-fn judge_options(program: &str, rest: &[String]) -> Option<ArgumentFinding> {
-    let finds = program == "find" || program == "fd";
-    if let Some(word) = rest.iter().find(|w| runs_another(program, w)) {
-        let reason = format!("{word} makes {program} run another program");
-        return Some(ArgumentFinding::new("option", reason, HINT));
-    }
-    rest.iter().find_map(|word| {
-        let lower = word.to_lowercase();
-        let start = lower.split(['=', ' ']).next().unwrap_or_default();
-        let taken =
-            if OPTIONS.contains(&start) && start.starts_with("-exec") | start.starts_with("-ok") {
-                finds && !harmless_exec(rest)
-            } else if start == "-delete" || start == "-fprintf" {
-                finds
-            } else {
-                OPTIONS.contains(&start)
-            };
-        taken.then(|| {
-            let reason = format!("{start} makes {program} do more than it seems");
-            ArgumentFinding::new("option", reason, HINT)
-        })
-    })
-}
-
-/// Words by which one program starts others.
-fn runs_another(program: &str, word: &str) -> bool {
-    let lower = word.to_lowercase();
-    match program {
-        "git" => lower.contains("=!") || lower.starts_with("--exec-path="),
-        "ssh" | "scp" | "sftp" => {
-            let option = lower.strip_prefix("-o").unwrap_or(&lower);
-            let named = ["proxycommand", "localcommand", "permitlocalcommand"];
-            named.iter().any(|n| option.starts_with(n)) || word.starts_with("-S")
-        }
-        "tar" | "bsdtar" => word.starts_with("-I"),
-        "zip" => word.starts_with("-TT"),
-        "rsync" => word.starts_with("-e"),
-        "sed" => {
-            let command =
-                word.trim_start_matches(|c: char| c.is_ascii_digit() || "$!,".contains(c));
-            command == "e" || command.starts_with("e ")
-        }
-        "vim" | "vi" | "nvim" | "less" | "more" | "man" => {
-            word.starts_with('+') && word.contains('!')
-        }
-        "docker" | "podman" => lower.contains("source=/,") || lower.contains("src=/,"),
-        "curl" => lower.starts_with("-d@"),
-        _ => false,
+    let unnumbered = lower.trim_end_matches(|c: char| c.is_ascii_digit() || matches!(c, '.' | '-'));
+    let versioned = [
+        "python", "pypy", "perl", "ruby", "node", "lua", "php", "pip", "tclsh", "wish", "guile",
+        "bash", "gcc", "g++", "clang", "clang++",
+    ];
+    match versioned.contains(&unnumbered) {
+        true => unnumbered.to_owned(),
+        false => lower.to_owned(),
     }
 }
 
-/// `find -exec` of a program that only reads.
-fn harmless_exec(rest: &[String]) -> bool {
-    let after = rest
+/// Whether the rows of a program let these words pass; else the word that they do not know.
+fn allowed(rows: &[&ProgramRow], rest: &[&str]) -> Result<(), Option<String>> {
+    let base: Vec<&ProgramRow> = rows
         .iter()
-        .skip_while(|w| !w.starts_with("-exec") && !w.starts_with("-ok"));
-    let program = after.skip(1).map(|w| name_of(w)).next();
-    program.is_some_and(|p| {
-        [
-            "grep", "ls", "cat", "head", "tail", "wc", "file", "stat", "echo", "du",
-        ]
-        .contains(&p.as_str())
-    })
+        .copied()
+        .filter(|r| r.words.is_empty())
+        .collect();
+    let ahead = options_ahead(&base, rest);
+    let rest_behind = &rest[ahead..];
+    let longest = rows.iter().filter(|r| r.begins(rest_behind));
+    let longest = longest.map(|r| r.words.len()).max().unwrap_or(0);
+    if longest == 0 {
+        return match base.is_empty() {
+            true => Err(rest.first().map(|w| (*w).to_owned())),
+            false => check(&base, rest),
+        };
+    }
+    let matched = rows
+        .iter()
+        .copied()
+        .filter(|r| r.words.len() == longest && r.begins(rest_behind));
+    check(&matched.collect::<Vec<_>>(), &rest_behind[longest..])
+}
+
+/// How many words before a subcommand are options of the program itself.
+fn options_ahead(base: &[&ProgramRow], rest: &[&str]) -> usize {
+    let mut at = 0;
+    while let Some(word) = rest.get(at) {
+        let toolchain = word.starts_with('+') && base.iter().any(|r| r.plus);
+        match base.iter().find_map(|r| r.option(word)) {
+            Some(ValuePlace::Next) => at += 2,
+            Some(ValuePlace::Within | ValuePlace::None) => at += 1,
+            None if toolchain => at += 1,
+            None => return at,
+        }
+    }
+    rest.len().min(at)
+}
+
+fn check(rows: &[&ProgramRow], rest: &[&str]) -> Result<(), Option<String>> {
+    let cut = |word: &str| Some(word.chars().take(40).collect::<String>());
+    let any = |has: fn(&ProgramRow) -> bool| rows.iter().any(|r| has(r));
+    let rest = match any(|r| r.script == Some(ScriptKind::Find)) {
+        true => without_runs(rest)?,
+        false => rest.to_vec(),
+    };
+    let mut operands: Vec<&str> = Vec::new();
+    let mut programs: Vec<&str> = Vec::new();
+    let mut at = 0;
+    while let Some(word) = rest.get(at) {
+        at += 1;
+        if *word == "--" {
+            if !any(|r| r.passes_on) {
+                operands.extend(&rest[at..]);
+            }
+            break;
+        }
+        if !word.starts_with('-') || *word == "-" {
+            operands.push(word);
+            continue;
+        }
+        let value = match rows.iter().find_map(|r| r.option(word)) {
+            None => return Err(cut(word)),
+            Some(ValuePlace::None) => continue,
+            Some(ValuePlace::Within) => word,
+            Some(ValuePlace::Next) => match rest.get(at) {
+                // What a program takes for a value may be an option to another version of it.
+                Some(next) if next.len() < 2 || !next.starts_with('-') => {
+                    at += 1;
+                    next
+                }
+                _ => continue,
+            },
+        };
+        if rows.iter().all(|r| !r.takes_value(value)) {
+            return Err(cut(value));
+        }
+        if any(|r| r.script == Some(ScriptKind::Sed)) {
+            programs.extend(expression(word, value));
+        }
+    }
+    if programs.is_empty() {
+        programs.extend(operands.first());
+    }
+    if let Some(program) = programs
+        .iter()
+        .find(|p| rows.iter().any(|r| !r.reads_by(p)))
+    {
+        return Err(cut(program));
+    }
+    let mut numbered = operands.iter().enumerate();
+    match numbered.find(|(nth, word)| rows.iter().all(|r| !r.takes_operand(*nth, word))) {
+        Some((_, word)) => Err(cut(word)),
+        None => Ok(()),
+    }
+}
+
+/// The program that `-e` gives to `sed` or `awk`, alone or behind other letters.
+fn expression<'a>(word: &'a str, value: &'a str) -> Option<&'a str> {
+    if word.starts_with("--") {
+        return match word.strip_prefix("--expression")? {
+            "" => Some(value),
+            fused => fused.strip_prefix('='),
+        };
+    }
+    let (before, fused) = word.split_once('e')?;
+    // Behind another letter with a value, `e` is a part of that.
+    if !before.chars().all(|c| "-nErsuz".contains(c)) {
+        return None;
+    }
+    Some(if fused.is_empty() { value } else { fused })
+}
+
+/// The words of `find` without `-exec … ;`, where what is run only reads.
+fn without_runs<'a>(rest: &[&'a str]) -> Result<Vec<&'a str>, Option<String>> {
+    let mut out = Vec::new();
+    let mut words = rest.iter().copied();
+    while let Some(word) = words.next() {
+        if word != "-exec" {
+            out.push(word);
+            continue;
+        }
+        let inner: Vec<String> = words
+            .by_ref()
+            .take_while(|w| *w != ";" && *w != "+")
+            .map(str::to_owned)
+            .collect();
+        let program = inner.first().cloned().unwrap_or_default();
+        let words = inner.get(1..).unwrap_or_default();
+        let reads = permit(&key(&program), words, CommandPurpose::Read).is_ok();
+        if program == "find" || !reads {
+            return Err(Some(format!("-exec {program}")));
+        }
+    }
+    Ok(out)
+}
+
+struct Table {
+    rows: HashMap<&'static str, Vec<ProgramRow>>,
+    /// Programs that are never run, and the group they stand in.
+    groups: HashMap<&'static str, &'static str>,
+    options: HashSet<&'static str>,
+    words: HashSet<&'static str>,
+}
+
+impl Table {
+    fn parse(text: &'static str) -> Self {
+        let mut table = Self {
+            rows: HashMap::new(),
+            groups: HashMap::new(),
+            options: HashSet::new(),
+            words: HashSet::new(),
+        };
+        let mut part = "";
+        for line in text.lines().map(str::trim) {
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let heading = line.strip_prefix('[').and_then(|l| l.strip_suffix(']'));
+            match (heading, part) {
+                (Some(heading), _) => part = heading,
+                (None, "option") => table.options.extend(line.split_whitespace()),
+                (None, "word") => table.words.extend(line.split_whitespace()),
+                (None, "never") => {
+                    let (group, names) = line.split_once(" : ").expect("group : names");
+                    table
+                        .groups
+                        .extend(names.split_whitespace().map(|n| (n, group.trim())));
+                }
+                (None, part) => {
+                    let (head, spec) = line.split_once(" :").expect("program : options");
+                    let mut words = head.split_whitespace();
+                    let names = words.next().expect("a row names a program");
+                    let words: Vec<Vec<&str>> = words.map(|w| w.split('|').collect()).collect();
+                    for name in names.split('|') {
+                        let row = ProgramRow::parse(part == "read", words.clone(), spec);
+                        table.rows.entry(name).or_default().push(row);
+                    }
+                }
+            }
+        }
+        table
+    }
+}
+
+/// How an option has its value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ValuePlace {
+    None,
+    Within,
+    Next,
+}
+
+/// What the table says of an option's value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum OptionTakes {
+    Nothing,
+    One,
+    Perhaps,
+    /// `-`, standard output.
+    Dash,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ScriptKind {
+    Sed,
+    Awk,
+    Find,
+}
+
+/// What a text may be that is no option.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Operand {
+    Any,
+    Name,
+    Local,
+    Url,
+    Git,
+}
+
+/// One way to call a program.
+#[derive(Clone, Debug)]
+struct ProgramRow {
+    reads: bool,
+    words: Vec<Vec<&'static str>>,
+    all_but: Option<Vec<&'static str>>,
+    letters: HashMap<char, OptionTakes>,
+    names: HashMap<&'static str, OptionTakes>,
+    whole_words: bool,
+    count: Option<usize>,
+    plus: bool,
+    operand: Operand,
+    script: Option<ScriptKind>,
+    passes_on: bool,
+}
+
+impl ProgramRow {
+    fn parse(reads: bool, words: Vec<Vec<&'static str>>, spec: &'static str) -> Self {
+        let mut row = Self {
+            reads,
+            words,
+            all_but: None,
+            letters: HashMap::new(),
+            names: HashMap::new(),
+            whole_words: false,
+            count: None,
+            plus: false,
+            operand: Operand::Any,
+            script: None,
+            passes_on: false,
+        };
+        let except: Vec<&str> = spec
+            .split_whitespace()
+            .filter_map(|w| w.strip_prefix('!'))
+            .collect();
+        for token in spec.split_whitespace() {
+            match token {
+                "*" => row.all_but = Some(except.clone()),
+                "words" => row.whole_words = true,
+                "--" => row.passes_on = true,
+                "<+>" => row.plus = true,
+                "<name>" => row.operand = Operand::Name,
+                "<local>" => row.operand = Operand::Local,
+                "<url>" => row.operand = Operand::Url,
+                "<git>" => row.operand = Operand::Git,
+                "<sed>" => row.script = Some(ScriptKind::Sed),
+                "<awk>" => row.script = Some(ScriptKind::Awk),
+                "<find>" => row.script = Some(ScriptKind::Find),
+                number if number.starts_with('<') => {
+                    row.count = Some(number[1..2].parse().expect("<N> is a digit"));
+                }
+                except if except.starts_with('!') => {}
+                option => row.add(option),
+            }
+        }
+        row
+    }
+
+    fn add(&mut self, option: &'static str) {
+        if option.starts_with("--") || self.whole_words {
+            let dash = option
+                .strip_suffix("=-")
+                .map(|name| (name, OptionTakes::Dash));
+            let one = option
+                .strip_suffix('=')
+                .map(|name| (name, OptionTakes::One));
+            let (name, takes) = dash.or(one).unwrap_or((option, OptionTakes::Nothing));
+            self.names.insert(name, takes);
+            return;
+        }
+        let mut letters = option[1..].chars().peekable();
+        while let Some(letter) = letters.next() {
+            let takes = match letters.next_if(|c| matches!(c, '=' | '?')) {
+                Some('=') if letters.next_if_eq(&'-').is_some() => OptionTakes::Dash,
+                Some('=') => OptionTakes::One,
+                Some(_) => OptionTakes::Perhaps,
+                None => OptionTakes::Nothing,
+            };
+            self.letters.insert(letter, takes);
+        }
+    }
+
+    fn begins(&self, rest: &[&str]) -> bool {
+        let one = |pattern: &str, word: &str| match pattern.strip_suffix('*') {
+            Some(start) => word.starts_with(start) && !word.starts_with('-'),
+            None => pattern == word,
+        };
+        self.words.len() <= rest.len()
+            && self
+                .words
+                .iter()
+                .zip(rest)
+                .all(|(alternatives, word)| alternatives.iter().any(|p| one(p, word)))
+    }
+
+    /// Whether it knows this option, and where the option's value is.
+    fn option(&self, word: &str) -> Option<ValuePlace> {
+        if !word.starts_with('-') || word.len() < 2 {
+            return None;
+        }
+        if let Some(except) = &self.all_but {
+            return (!except.iter().any(|e| is_that(e, word))).then_some(ValuePlace::None);
+        }
+        let (name, fused) = match word.split_once('=') {
+            Some((name, value)) => (name, Some(value)),
+            None => (word, None),
+        };
+        let known = self.names.get(word).or_else(|| self.names.get(name));
+        if let Some(takes) = known {
+            return match (takes, fused) {
+                (OptionTakes::Dash, Some("-")) => Some(ValuePlace::Within),
+                (OptionTakes::Dash, _) => None,
+                (_, Some(_)) => Some(ValuePlace::Within),
+                (OptionTakes::One, None) => Some(ValuePlace::Next),
+                (OptionTakes::Nothing | OptionTakes::Perhaps, None) => Some(ValuePlace::None),
+            };
+        }
+        if self.whole_words {
+            let short = word.get(..2).and_then(|short| self.names.get(short));
+            return (short == Some(&OptionTakes::One)).then_some(ValuePlace::Within);
+        }
+        if word.starts_with("--") {
+            return None;
+        }
+        self.cluster(&word[1..])
+    }
+
+    /// The letters of `-laf` and `-ofile`, each of which must be known.
+    fn cluster(&self, letters: &str) -> Option<ValuePlace> {
+        for (at, letter) in letters.char_indices() {
+            let behind = &letters[at + letter.len_utf8()..];
+            match (self.letters.get(&letter)?, behind) {
+                (OptionTakes::Nothing, _) => {}
+                (OptionTakes::Dash, "-") | (OptionTakes::Perhaps, _) => {
+                    return Some(ValuePlace::Within);
+                }
+                (OptionTakes::Dash, _) => return None,
+                (OptionTakes::One, "") => return Some(ValuePlace::Next),
+                (OptionTakes::One, _) => return Some(ValuePlace::Within),
+            }
+        }
+        Some(ValuePlace::None)
+    }
+
+    /// Whether `sed` or `awk` only reads with this program.
+    fn reads_by(&self, program: &str) -> bool {
+        match self.script {
+            Some(ScriptKind::Sed) => scripts::sed_reads(program),
+            Some(ScriptKind::Awk) => scripts::awk_reads(program),
+            Some(ScriptKind::Find) | None => true,
+        }
+    }
+
+    fn takes_value(&self, value: &str) -> bool {
+        match self.operand {
+            Operand::Local => is_local(value.trim_start_matches('-')),
+            Operand::Url => {
+                let sends = ["=@", "=<", ";@", "%output"]
+                    .iter()
+                    .any(|s| value.contains(s));
+                let named = value.split('@').next().unwrap_or_default();
+                let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+                !(sends || value.contains('@') && named.chars().all(plain))
+            }
+            Operand::Git => !value.contains("::"),
+            Operand::Any | Operand::Name => true,
+        }
+    }
+
+    fn takes_operand(&self, nth: usize, word: &str) -> bool {
+        let fits = match self.operand {
+            Operand::Any => true,
+            Operand::Name => is_name(word),
+            Operand::Local => is_local(word),
+            Operand::Url => {
+                let scheme = word.split_once("://").map(|(scheme, _)| scheme);
+                scheme.is_none_or(|s| ["http", "https"].contains(&s.to_lowercase().as_str()))
+                    && !word.to_lowercase().starts_with("file:")
+                    && !word.starts_with('@')
+            }
+            Operand::Git => !word.contains("::") && !word.starts_with('!'),
+        };
+        fits && self.count.is_none_or(|count| nth < count) && (!self.plus || word.starts_with('+'))
+    }
+}
+
+/// Whether a word is this option, in a cluster, cut short or with a value.
+fn is_that(option: &str, word: &str) -> bool {
+    let name = word.split('=').next().unwrap_or(word);
+    if option.starts_with("--") {
+        return name == option || name.len() > 2 && option.starts_with(name);
+    }
+    let letter = &option[1..];
+    option == name || letter.len() == 1 && !word.starts_with("--") && word[1..].contains(letter)
+}
+
+/// No URL, no repository, no setting. `==` of a version is none.
+fn is_name(word: &str) -> bool {
+    let lower = word.to_lowercase();
+    let fetched = [
+        "git+",
+        "git@",
+        "file:",
+        "github:",
+        "gitlab:",
+        "bitbucket:",
+        "gist:",
+    ];
+    let setting = word.split_once('=').is_some_and(|(before, after)| {
+        !after.starts_with('=') && !before.ends_with(['=', '>', '<', '~', '!'])
+    });
+    // A file of words, and no package of a scope (`@scope/name`).
+    let file = word.strip_prefix('@').is_some_and(|rest| {
+        !rest.contains('/') || !rest.starts_with(|c: char| c.is_ascii_alphanumeric())
+    });
+    !lower.contains("://")
+        && !word.starts_with('+')
+        && !file
+        && !fetched.iter().any(|f| lower.starts_with(f))
+        && !setting
+}
+
+fn is_local(word: &str) -> bool {
+    is_name(word) && !word.contains([':', '@'])
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::commands;
     use super::*;
 
-    fn rule(line: &str) -> Option<&'static str> {
-        judge(&commands::words(line).unwrap()).map(|f| f.rule)
-    }
-
-    /// MGP-058: recursive delete in all its spellings.
+    /// Each program of the table is in one group, and no option is of a form that means nothing.
     #[test]
-    fn deleting_whole_folders_is_found_however_it_is_spelled() {
-        for line in [
-            "rm -rf /",
-            "rm -r -f x",
-            "rm x -R",
-            "rm --recursive x",
-            "rm --recu x",
-            "/bin/rm -fr x",
-            "r\\m -rf x",
-            "'rm' \"-rf\" x",
-            "env rm -rf x",
-            "timeout 5 rm -rf x",
-            "find . -delete",
-            "git clean -fdx",
-            "rmdir /s /q x",
-            "busybox rm -rf x",
-            "RM.EXE -rf x",
-        ] {
-            assert!(rule(line).is_some(), "{line}");
-        }
-        for line in [
-            "rm notes.txt",
-            "rm -f notes.txt",
-            "git rm --cached x",
-            "ls -R",
-            "grep -r rm .",
-        ] {
-            assert_eq!(rule(line), None, "{line}");
+    fn the_table_of_programs_is_whole() {
+        let text = include_str!("programs.txt");
+        let never = text.split("[never]").nth(1).unwrap();
+        let never = never.split("[option]").next().unwrap();
+        let names: Vec<&str> = never
+            .lines()
+            .filter_map(|l| l.split_once(" : "))
+            .flat_map(|(_, names)| names.split_whitespace())
+            .collect();
+        let distinct: HashSet<&str> = names.iter().copied().collect();
+        assert_eq!(names.len(), distinct.len());
+        assert!(TABLE.rows.len() > 300 && TABLE.groups.len() > 500);
+        for (name, row) in TABLE
+            .rows
+            .iter()
+            .flat_map(|(n, rows)| rows.iter().map(move |r| (n, r)))
+        {
+            let dashed = row.names.keys().all(|o| o.starts_with('-'));
+            let lettered = row
+                .letters
+                .keys()
+                .all(|c| c.is_ascii_alphanumeric() || *c == '#');
+            assert!(dashed && lettered, "{name}: {row:?}");
         }
     }
 }

@@ -2,8 +2,11 @@
 //! a program nobody knows may write.
 
 use super::arguments::{ArgumentKind, CallArguments, Leaf};
+use super::programs::CommandPurpose;
 use super::roles::{self, Role};
-use super::{ArgumentFinding, Blocked, ScreenedCall, Validator, commands, programs, sql, views};
+use super::{
+    ArgumentFinding, Blocked, ScreenedCall, Validator, command_rules, commands, sql, views,
+};
 
 const HINT: &str = "this tool is limited to reading; ask for what is there without changing it";
 
@@ -58,126 +61,6 @@ const WRITING: [&str; 49] = [
     "revoke",
     "grant",
     "reset",
-];
-
-/// Programs that only read, whatever their words are.
-const READING: [&str; 54] = [
-    "ls",
-    "cat",
-    "head",
-    "tail",
-    "wc",
-    "grep",
-    "egrep",
-    "fgrep",
-    "rg",
-    "ag",
-    "ack",
-    "stat",
-    "file",
-    "du",
-    "df",
-    "pwd",
-    "echo",
-    "printf",
-    "date",
-    "whoami",
-    "id",
-    "uname",
-    "hostname",
-    "ps",
-    "uptime",
-    "free",
-    "which",
-    "whereis",
-    "type",
-    "tree",
-    "diff",
-    "cmp",
-    "cut",
-    "tr",
-    "nl",
-    "od",
-    "xxd",
-    "hexdump",
-    "strings",
-    "md5sum",
-    "sha1sum",
-    "sha256sum",
-    "b2sum",
-    "cksum",
-    "basename",
-    "dirname",
-    "realpath",
-    "readlink",
-    "jq",
-    "true",
-    "false",
-    "test",
-    "lsof",
-    "dir",
-];
-
-/// Programs that read with these first words and with no others.
-const READING_WORDS: [(&str, &[&str]); 9] = [
-    (
-        "git",
-        &[
-            "status",
-            "log",
-            "diff",
-            "show",
-            "blame",
-            "grep",
-            "ls-files",
-            "ls-tree",
-            "ls-remote",
-            "rev-parse",
-            "rev-list",
-            "describe",
-            "shortlog",
-            "cat-file",
-            "whatchanged",
-        ],
-    ),
-    (
-        "cargo",
-        &["tree", "metadata", "search", "--version", "pkgid"],
-    ),
-    (
-        "npm",
-        &[
-            "ls",
-            "list",
-            "view",
-            "info",
-            "outdated",
-            "search",
-            "--version",
-        ],
-    ),
-    ("pip", &["list", "show", "freeze", "check", "--version"]),
-    (
-        "docker",
-        &[
-            "ps", "images", "inspect", "logs", "version", "info", "top", "stats",
-        ],
-    ),
-    (
-        "kubectl",
-        &[
-            "get",
-            "describe",
-            "logs",
-            "top",
-            "version",
-            "explain",
-            "api-resources",
-        ],
-    ),
-    ("systemctl", &["status", "list-units", "show", "is-active"]),
-    ("go", &["list", "version", "env", "doc"]),
-    ("python", &["--version", "-V"]),
 ];
 
 pub(super) fn judge(call: &ScreenedCall<'_>, args: &CallArguments) -> Result<(), Blocked> {
@@ -343,96 +226,16 @@ fn judge_action(text: &str) -> Option<ArgumentFinding> {
         .then(|| ArgumentFinding::new("action", format!("{first} changes something"), HINT))
 }
 
+/// Commands that only read may be joined by `|`, which writes nothing by itself.
 fn judge_command(text: &str) -> Option<ArgumentFinding> {
-    match commands::words(text) {
-        Ok(words) => judge_argv(&words),
+    match commands::pipeline(text) {
+        Ok(commands) => commands.iter().find_map(|words| judge_argv(words)),
         Err(finding) => Some(finding),
     }
 }
 
 fn judge_argv(words: &[String]) -> Option<ArgumentFinding> {
-    let (first, rest) = words.split_first()?;
-    let program = programs::name_of(first);
-    if let Some(finding) = programs::judge(words) {
-        return Some(finding);
-    }
-    let operands = rest.iter().filter(|w| !w.starts_with('-')).count();
-    if program == "uniq" && operands > 1 {
-        return writes("command", "uniq writes to its second file");
-    }
-    let known = READING.contains(&program.as_str());
-    let plain = !rest.iter().any(|w| writing_word(&program, w));
-    let reads = READING_WORDS
-        .iter()
-        .find(|(name, _)| *name == program)
-        .map(|(_, verbs)| {
-            let mut rest = rest.iter().skip_while(|w| w.as_str() == "--no-pager");
-            rest.next().is_some_and(|w| verbs.contains(&w.as_str()))
-        });
-    let ok = plain
-        && match (program.as_str(), reads) {
-            (_, Some(reads)) => reads,
-            ("find" | "fd" | "sort" | "uniq" | "sed" | "curl" | "less" | "more" | "awk", None) => {
-                true
-            }
-            _ => known,
-        };
-    (!ok).then(|| {
-        ArgumentFinding::new(
-            "command",
-            format!("{program} is not known only to read, used like this"),
-            HINT,
-        )
-    })
-}
-
-/// Words that make a reading program write.
-fn writing_word(program: &str, word: &str) -> bool {
-    let lower = word.to_lowercase();
-    let cluster = |letters: &str| {
-        word.starts_with('-')
-            && !word.starts_with("--")
-            && word.chars().any(|c| letters.contains(c))
-    };
-    let starts = |set: &[&str]| set.iter().any(|s| lower.starts_with(s));
-    match program {
-        "find" | "fd" => starts(&["-delete", "-exec", "-ok", "-fprint", "-fls", "-x"]),
-        "sort" => cluster("o") || starts(&["--o"]),
-        "sed" => {
-            cluster("iwE") && !matches!(word, "-E") || starts(&["--in-place"]) || sed_writes(word)
-        }
-        "awk" => word.contains('>') || word.contains("system") || word.contains('|'),
-        "curl" => {
-            cluster("XdFToO")
-                || starts(&[
-                    "--request",
-                    "--data",
-                    "--form",
-                    "--upload",
-                    "--output",
-                    "--remote",
-                    "--json",
-                ])
-        }
-        "git" => starts(&["--output", "-o", "--ext-diff", "--open-files-in-pager"]),
-        "date" => starts(&["-s", "--set"]),
-        "tree" | "xxd" => cluster("or"),
-        "hostname" => !word.starts_with('-'),
-        "less" | "more" => word.starts_with('+') || cluster("oO"),
-        _ => false,
-    }
-}
-
-/// `w file`, `e` and `s///w` of sed.
-fn sed_writes(script: &str) -> bool {
-    let trimmed = script.trim();
-    let flags = trimmed.rsplit('/').next().unwrap_or_default();
-    trimmed.starts_with("w ")
-        || trimmed == "e"
-        || trimmed.starts_with("e ")
-        || trimmed.starts_with('s')
-            && (flags.contains('w') || flags.contains('e'))
-            && trimmed.matches('/').count() >= 3
+    command_rules::judge(words, CommandPurpose::Read)
 }
 
 /// Whether a text is among the words that go with this program.

@@ -1,10 +1,11 @@
 //! `sandbox`: shell tricks, recursive delete, and paths that lead out (MGP §4.5).
 
 use super::arguments::{ArgumentKind, CallArguments, Leaf};
+use super::programs::{CommandPurpose, FOLDERS};
 use super::roles::Role;
 use super::{
-    ArgumentFinding, Blocked, ScreenedCall, Validator, commands, paths, patterns, programs, quiet,
-    views,
+    ArgumentFinding, Blocked, ScreenedCall, Validator, command_rules, commands, dangers, paths,
+    patterns, programs, quiet, views,
 };
 
 /// Variables that decide which code a program runs.
@@ -24,16 +25,6 @@ pub(super) const ENVIRONMENT: [&str; 15] = [
     "RUBYOPT",
     "GIT_SSH_COMMAND",
     "GIT_EXTERNAL_DIFF",
-];
-
-/// Folders whose programs may be started by their whole path.
-const PROGRAMS: [&str; 6] = [
-    "/bin/",
-    "/usr/bin/",
-    "/usr/local/bin/",
-    "/sbin/",
-    "/usr/sbin/",
-    "/opt/homebrew/bin/",
 ];
 
 pub(super) fn judge(call: &ScreenedCall<'_>, args: &CallArguments) -> Result<(), Blocked> {
@@ -109,7 +100,7 @@ fn judge_script(text: &str) -> Option<ArgumentFinding> {
 
 /// Within quotes only the plainest destruction counts: text may speak of commands.
 fn deletes(words: &[String]) -> Option<ArgumentFinding> {
-    programs::judge(words).filter(|f| f.rule == "recursive_delete" && words.len() > 2)
+    dangers::judge(words).filter(|f| f.rule == "recursive_delete" && words.len() > 2)
 }
 
 /// `%COMSPEC%` and the like.
@@ -129,13 +120,34 @@ fn windows_variable(text: &str) -> Option<ArgumentFinding> {
 }
 
 /// A program and its words.
-pub(super) fn judge_argv(words: &[String], roots: &[String]) -> Option<ArgumentFinding> {
-    programs::judge(words).or_else(|| {
-        let known = |w: &String| PROGRAMS.iter().any(|p| w.starts_with(p)) && !w.contains("..");
-        let skipped = usize::from(words.first().is_some_and(known));
-        let mut rest = words.iter().skip(skipped);
-        rest.find_map(|word| judge_operand(word, roots))
-    })
+fn judge_argv(words: &[String], roots: &[String]) -> Option<ArgumentFinding> {
+    command_rules::judge(words, CommandPurpose::Run).or_else(|| judge_operands(words, roots))
+}
+
+/// A program that is started as a server: it may be any that is no danger by itself.
+pub(super) fn judge_start(words: &[String], roots: &[String]) -> Option<ArgumentFinding> {
+    dangers::judge(words).or_else(|| judge_operands(words, roots))
+}
+
+fn judge_operands(words: &[String], roots: &[String]) -> Option<ArgumentFinding> {
+    let known = |w: &String| FOLDERS.iter().any(|p| w.starts_with(p)) && !w.contains("..");
+    let skipped = usize::from(words.first().is_some_and(known));
+    let script = script_of(words);
+    let rest = words.iter().enumerate().skip(skipped);
+    rest.filter(|(at, _)| Some(*at) != script)
+        .find_map(|(_, word)| judge_operand(word, roots))
+}
+
+/// Where the program of `sed` or `awk` stands, which may begin like a path: `/start/,/end/p`.
+fn script_of(words: &[String]) -> Option<usize> {
+    let program = programs::name_of(words.first()?);
+    let elsewhere = |w: &String| w.starts_with("-e") || w.starts_with("-f") || w.starts_with("--");
+    if !["sed", "awk", "gawk", "mawk"].contains(&program.as_str()) || words.iter().any(elsewhere) {
+        return None;
+    }
+    let first = words.iter().skip(1).position(|w| !w.starts_with('-'))? + 1;
+    let option = &words[first - 1];
+    (!option.starts_with("-F") && !option.starts_with("-v")).then_some(first)
 }
 
 /// A word that may be a path, or an option with one: `--file=/etc/passwd`.
@@ -238,6 +250,7 @@ fn judge_split(args: &CallArguments, roots: &[String]) -> Result<(), Blocked> {
                 vec![views::plain(&head.text)]
             }
         };
+        let alone = words.len();
         for other in args.leaves.iter().filter(given) {
             let listed = other.kind == ArgumentKind::Element
                 && other.parent == head.parent
@@ -253,7 +266,9 @@ fn judge_split(args: &CallArguments, roots: &[String]) -> Result<(), Blocked> {
                 words.extend(cut);
             }
         }
-        if let Some(finding) = judge_argv(&words, roots) {
+        // A command that is one text was judged as that.
+        let whole = head.kind == ArgumentKind::Text && words.len() == alone;
+        if !whole && let Some(finding) = judge_argv(&words, roots) {
             return Err(Blocked::at(Validator::Sandbox, head, finding));
         }
     }

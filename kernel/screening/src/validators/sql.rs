@@ -1,6 +1,9 @@
 //! Whether SQL writes. Databases differ in what ends a string or a comment, so a text is read as
 //! each of them would, and one reading that writes is enough to refuse.
 
+use std::collections::HashSet;
+use std::sync::LazyLock;
+
 use super::ArgumentFinding;
 
 const HINT: &str =
@@ -31,46 +34,42 @@ const PRAGMAS: [&str; 15] = [
     "module_list",
 ];
 
-/// Functions that write, run text as SQL, or reach files and other machines.
-const FUNCTIONS: [&str; 38] = [
-    "load_extension",
-    "writefile",
-    "edit",
-    "pg_write_file",
-    "pg_read_file",
-    "pg_read_binary_file",
-    "pg_ls_dir",
-    "lo_import",
-    "lo_export",
-    "lo_unlink",
-    "lo_put",
-    "lo_from_bytea",
-    "dblink",
-    "dblink_exec",
-    "dblink_connect",
-    "nextval",
-    "setval",
-    "set_config",
-    "pg_terminate_backend",
-    "pg_cancel_backend",
-    "pg_reload_conf",
-    "pg_rotate_logfile",
-    "query_to_xml",
-    "pg_logical_emit_message",
-    "load_file",
-    "sys_exec",
-    "sys_eval",
-    "xp_cmdshell",
-    "xp_regwrite",
-    "sp_executesql",
-    "sp_oacreate",
-    "openrowset",
-    "opendatasource",
-    "get_lock",
-    "fts3_tokenizer",
-    "pg_advisory_lock",
-    "copy_to",
-    "sleep",
+/// Functions that may be called.
+static FUNCTIONS: LazyLock<HashSet<&str>> = LazyLock::new(|| {
+    let lines = include_str!("functions.txt").lines();
+    let named = lines.filter(|line| !line.starts_with('#'));
+    named.flat_map(str::split_whitespace).collect()
+});
+
+/// Schemas of the database itself, whose functions are those of the list.
+const OWN_SCHEMAS: [&str; 4] = ["pg_catalog", "information_schema", "sys", "system"];
+
+/// What a parenthesis may follow without being a call: words of the language, types and clauses.
+const NO_CALLS: &str = "select distinct all any some exists not and or xor in between like ilike rlike \
+    regexp glob match similar is as on using from join lateral apply unnest where by having limit offset \
+    fetch top union except intersect minus values row with recursive over partition filter group within \
+    order rows range groups case when then else end explain analyze materialized set sets rollup cube \
+    array interval at escape return returns into table tables tablesample bernoulli system repeatable \
+    index key force ignore use nolock window pivot unpivot for columns nested path ordinality pattern \
+    measures define qualify exclude rename nulls sample settings format buffers verbose decimal numeric \
+    dec number varchar varchar2 nvarchar char nchar character varying bit varbit binary varbinary float \
+    double real int integer bigint smallint tinyint time timetz timestamp timestamptz datetime datetime2 \
+    datetimeoffset varying text string fixedstring enum nullable lowcardinality struct map tuple vector \
+    begin show describe desc collate cross inner left right full outer natural of isolation default";
+
+static LANGUAGE: LazyLock<HashSet<&str>> = LazyLock::new(|| NO_CALLS.split_whitespace().collect());
+
+/// What may follow `BEGIN` where it opens a transaction and no block of statements.
+const TRANSACTIONS: [&str; 9] = [
+    "transaction",
+    "tran",
+    "work",
+    "isolation",
+    "read",
+    "deferred",
+    "immediate",
+    "exclusive",
+    "not",
 ];
 
 /// What statements that define things define.
@@ -244,10 +243,17 @@ pub(super) fn is_statement(text: &str) -> bool {
 
 /// The first thing in a text of SQL that does not only read.
 pub(super) fn judge(text: &str) -> Option<ArgumentFinding> {
+    let mut last = Vec::new();
     DIALECTS.iter().find_map(|dialect| {
         let tokens = read(text, *dialect);
+        // Most texts read the same in all of them.
+        if tokens == last {
+            return None;
+        }
         let mut statements = tokens.split(|t| *t == Token::Sign(';'));
-        statements.find_map(judge_statement)
+        let found = statements.find_map(judge_statement);
+        last = tokens;
+        found
     })
 }
 
@@ -274,7 +280,13 @@ fn judge_statement(tokens: &[Token]) -> Option<ArgumentFinding> {
     if matches!(first, "show" | "describe" | "desc" | "use" | "help") {
         return None;
     }
-    inside(tokens)
+    if first == "begin"
+        && let Some(Token::Word(next)) = rest.next()
+        && !TRANSACTIONS.contains(&next.as_str())
+    {
+        return writes("a block of statements");
+    }
+    inside(tokens).or_else(|| calls(tokens))
 }
 
 fn judge_pragma(tokens: &[Token]) -> Option<ArgumentFinding> {
@@ -337,20 +349,119 @@ fn inside(tokens: &[Token]) -> Option<ArgumentFinding> {
             {
                 return writes("FOR UPDATE");
             }
-            name if called && FUNCTIONS.contains(&name.rsplit('.').next().unwrap_or_default()) => {
-                return writes(name);
-            }
             _ => {}
         }
-        // Quoted names are called, too.
-        if let Some(Token::Quoted(name)) = tokens.get(at)
-            && called
-            && FUNCTIONS.contains(&name.to_lowercase().as_str())
-        {
-            return writes(name);
+        if let Some(finding) = locks_or_counts(tokens, at) {
+            return Some(finding);
         }
     }
     None
+}
+
+/// What has an effect beside its answer: locks, sequences, variables, and commands of clients.
+fn locks_or_counts(tokens: &[Token], at: usize) -> Option<ArgumentFinding> {
+    let word = |at: usize| match tokens.get(at) {
+        Some(Token::Word(w)) => w.as_str(),
+        Some(Token::Quoted(_) | Token::Sign(_)) | None => "",
+    };
+    let sign = |at: usize, sign: char| tokens.get(at) == Some(&Token::Sign(sign));
+    match (word(at), word(at + 1), word(at + 2)) {
+        ("for", "key", "share") => writes("FOR KEY SHARE"),
+        ("lock", "in", _) => writes("LOCK"),
+        ("next" | "previous", "value", "for") => writes("a sequence"),
+        (name, ..) if name.ends_with(".nextval") => writes("a sequence"),
+        _ if sign(at, ':') && sign(at + 1, '=') => writes("a variable that is set"),
+        _ if sign(at, '\\') => writes("a command of the client"),
+        _ => None,
+    }
+}
+
+/// The first call of a function that is not listed.
+fn calls(tokens: &[Token]) -> Option<ArgumentFinding> {
+    let open = Token::Sign('(');
+    let pairs = pairs_of(tokens);
+    (0..tokens.len()).find_map(|at| {
+        if tokens.get(at + 1) != Some(&open) || names_columns(tokens, &pairs, at) {
+            return None;
+        }
+        let before = at.checked_sub(1).and_then(|b| tokens.get(b));
+        let schema = at.checked_sub(2).and_then(|b| tokens.get(b));
+        let (name, quoted) = match &tokens[at] {
+            Token::Word(name) => (name.clone(), false),
+            Token::Quoted(name) => (name.to_lowercase(), true),
+            Token::Sign(_) => return None,
+        };
+        // A join of Oracle: `a.b(+)`.
+        if tokens.get(at + 2) == Some(&Token::Sign('+'))
+            && tokens.get(at + 3) == Some(&Token::Sign(')'))
+        {
+            return None;
+        }
+        let (own, last) = match (before, schema) {
+            (Some(Token::Sign('.')), Some(Token::Word(schema))) => {
+                (OWN_SCHEMAS.contains(&schema.as_str()), name.as_str())
+            }
+            (Some(Token::Sign('.')), _) => (false, name.as_str()),
+            _ => match name.rsplit_once('.') {
+                Some((schema, last)) if !quoted => (OWN_SCHEMAS.contains(&schema), last),
+                _ => (true, name.as_str()),
+            },
+        };
+        let known = own && FUNCTIONS.contains(last) || FUNCTIONS.contains(name.as_str()) && !quoted;
+        let word = !quoted && LANGUAGE.contains(name.as_str());
+        (!known && !word).then(|| writes(&format!("the function {name}()")))?
+    })
+}
+
+/// Whether the name before a parenthesis is given columns here and called nowhere: `t(a, b) AS (SELECT`,
+/// `AS t(a)`, and `(…) t(a)` behind what is read from.
+fn names_columns(tokens: &[Token], pairs: &[usize], at: usize) -> bool {
+    let close = pairs[at + 1];
+    let word = |at: usize| match tokens.get(at) {
+        Some(Token::Word(word)) => word.as_str(),
+        _ => "",
+    };
+    let begins = |at: usize| {
+        tokens.get(at) == Some(&Token::Sign('('))
+            && (matches!(word(at + 1), "select" | "with" | "values" | "table")
+                || tokens.get(at + 1) == Some(&Token::Sign('(')))
+    };
+    let materialized = match word(close + 2) {
+        "materialized" => 1,
+        "not" if word(close + 3) == "materialized" => 2,
+        _ => 0,
+    };
+    if word(close + 1) == "as" && begins(close + 2 + materialized) {
+        return true;
+    }
+    let Some(before) = at.checked_sub(1) else {
+        return false;
+    };
+    if word(before) == "as" {
+        return true;
+    }
+    tokens[before] == Token::Sign(')') && {
+        let opener = pairs[before].checked_sub(1);
+        !opener.is_some_and(|o| matches!(word(o), "on" | "top" | "distinct" | "all"))
+    }
+}
+
+/// For each parenthesis where the other one of its pair is.
+fn pairs_of(tokens: &[Token]) -> Vec<usize> {
+    let mut pairs = vec![tokens.len(); tokens.len()];
+    let mut open = Vec::new();
+    for (at, token) in tokens.iter().enumerate() {
+        match token {
+            Token::Sign('(') => open.push(at),
+            Token::Sign(')') => {
+                if let Some(begin) = open.pop() {
+                    (pairs[begin], pairs[at]) = (at, begin);
+                }
+            }
+            Token::Sign(_) | Token::Word(_) | Token::Quoted(_) => {}
+        }
+    }
+    pairs
 }
 
 /// Whether a statement may begin in the midst of these tokens without a semicolon before it: behind a

@@ -133,10 +133,10 @@ async fn a_sandboxed_servers_code_is_judged_strictly() {
     }
 }
 
-/// MGP-107, MGP-112: from strict on lists are closed, of modules and of their members: no module is reached
-/// through another one, and each refusal says what would pass.
+/// MGP-107, MGP-112: strict finds ways around the lists that are written out, and each refusal says what
+/// would pass.
 #[tokio::test]
-async fn no_module_leads_to_another_one() {
+async fn strict_names_the_way_around_and_what_would_pass() {
     let kernel = kernel(
         &[tool("run", at("strict")), tool("loose", at("standard"))],
         QUIET,
@@ -146,27 +146,28 @@ async fn no_module_leads_to_another_one() {
     for (code, rule, hint) in [
         (
             "import json\njson.decoder.re.enum.bltns.exec('1')",
-            "not_listed",
-            "loads",
+            "blocked_pattern",
+            "name what you need",
         ),
-        ("from json import decoder", "not_listed", "loads"),
-        (
-            "import json\nx = json\nx.decoder",
-            "module_handed_on",
-            "json.member",
-        ),
+        ("from json import codecs", "blocked_pattern", "name what"),
+        ("import numpy", "import_not_allowed", "may be imported"),
+        ("type(type(1))('X', (), {})", "construct", "name the class"),
         (
             "match f:\n    case object(__globals__=g): pass",
             "construct",
             "case Point():",
         ),
-        ("'{0.__globals__}'.format(f)", "construct", "f-string"),
+        (
+            "'{0.__globals__}'.format(f)",
+            "blocked_pattern",
+            "name what",
+        ),
         (
             "def f(x: \"__import__('os')\"): pass",
-            "construct",
-            "annotation",
+            "blocked_pattern",
+            "name what",
         ),
-        ("getattr(f, n)", "not_listed", "name what you need"),
+        ("getattr(f, n)", "blocked_pattern", "name what you need"),
     ] {
         let refused = agent.call("run", json!({"code": code})).await;
         assert_eq!(

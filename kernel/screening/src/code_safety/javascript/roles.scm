@@ -2,8 +2,8 @@
 
 ; Made here.
 (variable_declarator name: (identifier) @made)
-(function_declaration name: (identifier) @function)
-(generator_function_declaration name: (identifier) @function)
+(function_declaration name: (identifier) @made)
+(generator_function_declaration name: (identifier) @made)
 (function_expression name: (identifier) @made)
 (generator_function name: (identifier) @made)
 (class_declaration name: (identifier) @made)
@@ -21,13 +21,6 @@
 (import_clause (identifier) @import)
 (namespace_import (identifier) @import)
 (import_specifier (identifier) @import)
-
-; Made by new Promise((resolve, reject) => …): functions, whatever else is called so.
-(new_expression constructor: (identifier) @_promise
-  arguments: (arguments . (arrow_function parameter: (identifier) @resolver)) (#eq? @_promise "Promise"))
-(new_expression constructor: (identifier) @_promise
-  arguments: (arguments . (arrow_function parameters: (formal_parameters (identifier) @resolver)))
-  (#eq? @_promise "Promise"))
 
 ; Neither made nor read.
 (export_specifier alias: (identifier) @word)

@@ -1,5 +1,4 @@
-//! What is blocked in JavaScript beside the lists of the specification, and what is listed from `strict`
-//! on.
+//! What is blocked in JavaScript beside the lists of the specification.
 
 use super::LanguageLists;
 
@@ -28,6 +27,7 @@ pub(super) const LISTS: LanguageLists = LanguageLists {
         renameSync copyFile copyFileSync cpSync truncate truncateSync ftruncate symlink symlinkSync \
         linkSync chmod chmodSync chown chownSync utimes utimesSync post patch sendBeacon setItem \
         removeItem",
+    writing_paths: "fs.open fs.openSync fs.rename fs.rm fs.cp promises.open promises.rename promises.rm promises.cp",
     // The ways to the constructor of functions, to the global object and to the inside of the runtime.
     leading: "constructor prototype __proto__ __defineGetter__ __defineSetter__ __lookupGetter__ \
         __lookupSetter__ eval Function AsyncFunction GeneratorFunction execScript importScripts \
@@ -36,75 +36,8 @@ pub(super) const LISTS: LanguageLists = LanguageLists {
         compileFunction caller callee prepareStackTrace captureStackTrace getPrototypeOf setPrototypeOf \
         getOwnPropertyDescriptor getOwnPropertyDescriptors getOwnPropertyNames getOwnPropertySymbols \
         defineProperty defineProperties getFunction getThis _handle _load _extensions _compile",
-    refused: "eval Function AsyncFunction GeneratorFunction globalThis global require arguments \
-        importScripts execScript Reflect Proxy WebAssembly",
-    globals: &[
-        ("", "Infinity NaN undefined isFinite isNaN parseFloat parseInt decodeURI decodeURIComponent \
-            encodeURI encodeURIComponent atob btoa structuredClone queueMicrotask fetch clearTimeout \
-            clearInterval clearImmediate setTimeout setInterval setImmediate \
-            ArrayBuffer BigInt Blob Boolean DataView Float32Array Float64Array FormData Headers Int16Array \
-            Int32Array Int8Array Map Request Set String TextDecoder TextEncoder Uint16Array Uint32Array \
-            Uint8Array URLSearchParams WeakMap WeakRef WeakSet AbortController RegExp ReadableStream \
-            Array Date Number Promise Response URL Symbol \
-            AggregateError Error EvalError RangeError ReferenceError SyntaxError TypeError URIError"),
-        ("AbortSignal", "abort any timeout"),
-        ("Array", "from isArray of fromAsync"),
-        ("BigInt", "asIntN asUintN"),
-        ("Buffer", "alloc byteLength compare concat from isBuffer isEncoding"),
-        ("Date", "UTC now parse"),
-        ("Intl", "Collator DateTimeFormat ListFormat NumberFormat PluralRules RelativeTimeFormat Segmenter"),
-        ("JSON", "parse stringify"),
-        ("Map", "groupBy"),
-        ("Math", "E LN10 LN2 LOG10E LOG2E PI SQRT1_2 SQRT2 abs acos acosh asin asinh atan atan2 atanh cbrt \
-            ceil clz32 cos cosh exp expm1 floor fround hypot imul log log10 log1p log2 max min pow random \
-            round sign sin sinh sqrt tan tanh trunc"),
-        ("Number", "EPSILON MAX_SAFE_INTEGER MAX_VALUE MIN_SAFE_INTEGER MIN_VALUE NEGATIVE_INFINITY NaN \
-            POSITIVE_INFINITY isFinite isInteger isNaN isSafeInteger parseFloat parseInt"),
-        ("Object", "assign entries freeze fromEntries groupBy hasOwn is isFrozen keys seal values"),
-        ("Promise", "all allSettled any race reject resolve try withResolvers"),
-        ("Response", "error json redirect"),
-        ("String", "fromCharCode fromCodePoint raw"),
-        ("Symbol", "asyncIterator for iterator"),
-        ("URL", "canParse parse"),
-        ("console", "assert count debug error group groupEnd info log table time timeEnd trace warn"),
-        ("crypto", "getRandomValues randomUUID subtle"),
-        ("performance", "mark measure now timeOrigin"),
-        ("process", "arch argv cwd env exit exitCode hrtime memoryUsage nextTick off on once pid platform \
-            stderr stdin stdout title uptime version versions"),
-    ],
-    listed: &[
-        ("@modelcontextprotocol/sdk/server/index.js", "Server"),
-        ("@modelcontextprotocol/sdk/server/mcp.js", "McpServer ResourceTemplate"),
-        ("@modelcontextprotocol/sdk/server/stdio.js", "StdioServerTransport"),
-        ("@modelcontextprotocol/sdk/types.js", "CallToolRequestSchema ListToolsRequestSchema McpError \
-            ErrorCode ListResourcesRequestSchema ReadResourceRequestSchema ListPromptsRequestSchema \
-            GetPromptRequestSchema"),
-        ("assert", "deepEqual deepStrictEqual equal fail match notEqual notStrictEqual ok rejects \
-            strictEqual throws"),
-        ("crypto", "createHash createHmac getRandomValues pbkdf2Sync randomBytes randomInt randomUUID \
-            scryptSync timingSafeEqual"),
-        ("events", "EventEmitter once on"),
-        ("fs", "promises accessSync createReadStream existsSync lstat lstatSync open! openSync! readFile \
-            readFileSync readdir readdirSync realpathSync stat statSync access constants \
-            appendFile! appendFileSync! copyFile! copyFileSync! cpSync! createWriteStream! mkdir! \
-            mkdirSync! mkdtempSync! rename! renameSync! rm! rmSync! rmdir! rmdirSync! unlink! unlinkSync! \
-            writeFile! writeFileSync!"),
-        ("fs/promises", "access lstat readFile readdir realpath stat appendFile! copyFile! cp! mkdir! \
-            mkdtemp! open! rename! rm! rmdir! unlink! writeFile!"),
-        ("os", "EOL arch availableParallelism cpus endianness freemem homedir hostname loadavg platform \
-            release tmpdir totalmem type uptime userInfo version"),
-        ("path", "basename delimiter dirname extname format isAbsolute join normalize parse posix relative \
-            resolve sep win32"),
-        ("querystring", "escape parse stringify unescape"),
-        ("readline", "createInterface promises"),
-        ("readline/promises", "createInterface"),
-        ("string_decoder", "StringDecoder"),
-        ("timers/promises", "setTimeout setInterval setImmediate"),
-        ("url", "URL URLSearchParams domainToASCII fileURLToPath format parse pathToFileURL"),
-        ("util", "format inspect isDeepStrictEqual parseArgs promisify TextDecoder TextEncoder types"),
-        ("zod", "z"),
-        ("zlib", "brotliCompressSync brotliDecompressSync deflateSync gunzipSync gzipSync inflateSync"),
-    ],
+    refused: "eval Function AsyncFunction GeneratorFunction globalThis global arguments \
+        importScripts execScript Reflect Proxy WebAssembly require",
 };
 
 /// Names of the global object.

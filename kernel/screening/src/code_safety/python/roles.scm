@@ -52,7 +52,10 @@
 ((class_pattern (dotted_name) @_class (case_pattern) @strict)
   (#not-any-of? @_class "bool" "bytes" "dict" "float" "int" "list" "set" "str" "tuple")
   (#set! construct "case with members of a class")
-  (#set! hint "match the class alone, as in case Point():, and read its members by name"))
-((class_pattern (case_pattern (keyword_pattern)) @strict)
-  (#set! construct "case with members of a class")
-  (#set! hint "match the class alone, as in case Point():, and read its members by name"))
+  (#set! hint "match the class alone, as in case Point(): or case int() as n, and read its members by name"))
+((call function: (identifier) @_type arguments: (argument_list . (_) . (_))) @strict
+  (#eq? @_type "type") (#set! construct "type with several arguments") (#set! hint "write the class out"))
+((call function: (identifier) @_type
+  arguments: (argument_list (call function: (identifier) @_again))) @strict
+  (#eq? @_type "type") (#eq? @_again "type")
+  (#set! construct "type of a type") (#set! hint "name the class"))

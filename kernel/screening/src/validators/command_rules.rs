@@ -1,0 +1,170 @@
+//! How one command is judged for what it is asked for: by the table of programs, then by its dangers.
+
+use super::programs::{self, CommandPurpose, key, name_of};
+use super::{ArgumentFinding, dangers};
+
+const READ_HINT: &str =
+    "this tool is limited to reading; ask for what is there without changing it";
+const RUN_HINT: &str = "run a known program with its plain options; what starts other programs, \
+    interpreters among them, is for the operator";
+
+/// Why one command is not run for this purpose.
+pub(super) fn judge(words: &[String], purpose: CommandPurpose) -> Option<ArgumentFinding> {
+    let mut words: Vec<String> = words.iter().filter(|w| !w.is_empty()).cloned().collect();
+    let name = key(words.first()?);
+    if let ("tar", Some(bare)) = (name.as_str(), words.get_mut(1))
+        && !bare.starts_with('-')
+    {
+        bare.insert(0, '-');
+    }
+    let (first, rest) = words.split_first()?;
+    let refused = match programs::permit(&name, rest, purpose) {
+        Ok(()) => return dangers::destroys(&name, rest),
+        Err(why) => why,
+    };
+    if let Some(finding) = dangers::judge(&words) {
+        return Some(finding);
+    }
+    let group = programs::group(&name);
+    let known = programs::is_known(&name);
+    let (rule, reason) = match (purpose, group) {
+        (CommandPurpose::Read, _) => (
+            "command",
+            match refused {
+                Some(word) => format!("{name} with {word} is not known only to read"),
+                None => format!("{name} is not known only to read, used like this"),
+            },
+        ),
+        (CommandPurpose::Run, _) if known => (
+            "option",
+            match refused {
+                Some(word) => format!("{name} with {word} is not among what is run for agents"),
+                None => format!("{name} is not run for agents like this"),
+            },
+        ),
+        (CommandPurpose::Run, Some(group)) => ("program", format!("{name} {}", says(group))),
+        (CommandPurpose::Run, None) => return judge_unknown(first, &name, rest),
+    };
+    let hint = match purpose {
+        CommandPurpose::Read => READ_HINT,
+        CommandPurpose::Run => RUN_HINT,
+    };
+    Some(ArgumentFinding::new(rule, reason, hint))
+}
+
+fn says(group: &str) -> &'static str {
+    match group {
+        "shell" => "is a shell",
+        "interpreter" => "runs what its file or its words say",
+        "wrapper" => "starts other programs",
+        "network" => "opens a line to another machine",
+        "database" => "runs text as statements",
+        _ => "is not run for agents",
+    }
+}
+
+/// A program that the table does not have: one that neither is told to run or destroy something nor
+/// stands somewhere in the folder.
+fn judge_unknown(first: &str, name: &str, rest: &[String]) -> Option<ArgumentFinding> {
+    let found = |rule, reason| Some(ArgumentFinding::new(rule, reason, RUN_HINT));
+    if first.contains(['/', '\\']) {
+        return found(
+            "program",
+            format!("{first} is a path; programs are known by their names"),
+        );
+    }
+    for (at, word) in rest.iter().enumerate() {
+        let (option, value) = word.split_once('=').unwrap_or((word, ""));
+        let lower = option.to_lowercase();
+        let next = rest.get(at + 1).map_or("", String::as_str);
+        let text = |w: &str| w.contains([' ', '(', ';', '!']) || is_closed(w);
+        let short = matches!(option, "-c" | "-e" | "-x" | "-E" | "-r") && text(next);
+        if programs::is_running_option(&lower) || short {
+            return found(
+                "option",
+                format!("{option} makes {name} run another program"),
+            );
+        }
+        if word.starts_with(['!', '+']) && word.contains('!') || word.starts_with(":!") {
+            return found("option", format!("{word} starts a shell in some programs"));
+        }
+        if is_closed(word) || is_closed(value) {
+            return found("program", format!("{name} is to start {word}"));
+        }
+        if at < 4 && programs::is_destroying_word(&lower) {
+            return found("dangerous", format!("{name} {word} destroys"));
+        }
+    }
+    None
+}
+
+/// Whether a word of a command is a shell, an interpreter or another program that is never run.
+fn is_closed(word: &str) -> bool {
+    let name = name_of(word.split_whitespace().next().unwrap_or_default());
+    let groups = ["shell", "interpreter", "danger"];
+    word.contains(char::is_alphanumeric) && groups.iter().any(|group| programs::is_in(group, &name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::commands;
+    use super::*;
+
+    fn rule(line: &str, purpose: CommandPurpose) -> Option<&'static str> {
+        judge(&commands::words(line).unwrap(), purpose).map(|f| f.rule)
+    }
+
+    /// MGP-058: what the table has, it lets pass with its options and with no others.
+    #[test]
+    fn a_known_program_runs_with_its_listed_options_only() {
+        for (line, passes) in [
+            ("tar -xzf a.tgz", true),
+            ("tar xzf a.tgz", true),
+            ("tar xf a.tar --to-command=x", false),
+            ("tar xf a.tar --use-comp=x", false),
+            ("tar cf host:/dev/x a", false),
+            ("git -C x status", true),
+            ("git -c core.pager=x status", false),
+            ("git submodule foreach id", false),
+            ("cargo +nightly test -p x -- --nocapture", true),
+            ("cargo --config x test", false),
+            ("npm run build -- --watch", true),
+            ("npm --script-shell=/x run build", false),
+            ("make -j4 test", true),
+            ("make SHELL=/x test", false),
+            ("python3 -m pytest -q", true),
+            ("python3 x.py", false),
+            ("/usr/bin/git status", true),
+            ("/tmp/git status", false),
+            ("./run", false),
+            ("find . -exec grep -l x {} +", true),
+            ("find . -exec touch {} +", false),
+            ("sed -ne p a", true),
+            ("sed -ne 'w b' a", false),
+            ("sed -new\\ b a", false),
+            ("sed -e p --expression='w b' a", false),
+            ("sed -i.extra 'e id' a", false),
+            ("awk -vname=3 '{print > \"x\"}' a", false),
+        ] {
+            assert_eq!(rule(line, CommandPurpose::Run).is_none(), passes, "{line}");
+        }
+    }
+
+    /// MGP-058, MGP-059: what the table does not have reads nothing for anybody, and runs plainly.
+    #[test]
+    fn an_unknown_program_runs_plainly_and_never_reads() {
+        for (line, runs) in [
+            ("mytool check src", true),
+            ("mytool -c config.toml", true),
+            ("mytool sh -c id", false),
+            ("mytool --exec id", false),
+            ("mytool -e 'id; id'", false),
+            ("mytool +!id", false),
+            ("mytool repo delete x", false),
+            ("./mytool", false),
+        ] {
+            assert_eq!(rule(line, CommandPurpose::Run).is_none(), runs, "{line}");
+            assert!(rule(line, CommandPurpose::Read).is_some(), "{line}");
+        }
+    }
+}

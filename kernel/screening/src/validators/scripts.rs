@@ -1,0 +1,283 @@
+//! Programs of `sed` and `awk` within a command: which of them only read.
+
+/// Whether each command of a `sed` script is one that neither writes, reads other files nor runs
+/// anything. A script that cannot be read to its end is none.
+pub(super) fn sed_reads(script: &str) -> bool {
+    let chars: Vec<char> = script.chars().collect();
+    let mut reader = SedReader {
+        chars: &chars,
+        at: 0,
+    };
+    while reader.at < chars.len() {
+        if reader.command().is_none() {
+            return false;
+        }
+    }
+    true
+}
+
+struct SedReader<'a> {
+    chars: &'a [char],
+    at: usize,
+}
+
+impl SedReader<'_> {
+    fn peek(&self) -> Option<char> {
+        self.chars.get(self.at).copied()
+    }
+
+    fn skip(&mut self, while_: impl Fn(char) -> bool) {
+        while self.peek().is_some_and(&while_) {
+            self.at += 1;
+        }
+    }
+
+    fn command(&mut self) -> Option<()> {
+        self.skip(|c| c.is_whitespace() || matches!(c, ';' | '{' | '}'));
+        self.address()?;
+        if self.peek() == Some(',') {
+            self.at += 1;
+            self.skip(|c| matches!(c, ' ' | '+' | '~'));
+            self.address()?;
+        }
+        self.skip(|c| matches!(c, ' ' | '!'));
+        let Some(command) = self.peek() else {
+            return Some(());
+        };
+        self.at += 1;
+        match command {
+            '{' | '}' => return Some(()),
+            '=' | 'd' | 'D' | 'g' | 'G' | 'h' | 'H' | 'n' | 'N' | 'p' | 'P' | 'x' | 'z' | 'l'
+            | 'q' | 'Q' => self.skip(|c| c.is_ascii_digit() || c == ' '),
+            's' => {
+                let delimiter = self.delimiter()?;
+                self.until(delimiter)?;
+                self.until(delimiter)?;
+                self.skip(|c| matches!(c, 'g' | 'p' | 'i' | 'I' | 'm' | 'M') || c.is_ascii_digit());
+            }
+            'y' => {
+                let delimiter = self.delimiter()?;
+                self.until(delimiter)?;
+                self.until(delimiter)?;
+            }
+            // Labels end at the first character that any version ends them at.
+            'b' | 't' | 'T' | ':' => {
+                self.skip(|c| c == ' ');
+                self.skip(|c| c.is_alphanumeric() || c == '_');
+            }
+            // A text goes on to the end of its line, and further behind a backslash.
+            'a' | 'i' | 'c' => {
+                let start = self.at;
+                self.skip(|c| c != '\n');
+                if self.chars[start..self.at].last() == Some(&'\\') {
+                    return None;
+                }
+            }
+            _ => return None,
+        }
+        self.skip(|c| c == ' ');
+        matches!(self.peek(), None | Some(';' | '\n' | '}' | '{')).then_some(())
+    }
+
+    fn address(&mut self) -> Option<()> {
+        match self.peek() {
+            Some('/') => {
+                self.at += 1;
+                self.until('/')?;
+            }
+            Some('\\') => {
+                self.at += 1;
+                let delimiter = self.delimiter()?;
+                self.until(delimiter)?;
+            }
+            _ => self.skip(|c| c.is_ascii_digit() || matches!(c, '$' | '~')),
+        }
+        self.skip(|c| matches!(c, 'I' | 'M' | ' '));
+        Some(())
+    }
+
+    fn delimiter(&mut self) -> Option<char> {
+        let delimiter = self.peek().filter(|c| !matches!(c, '\n' | '\\'))?;
+        self.at += 1;
+        Some(delimiter)
+    }
+
+    /// Behind the next delimiter that no backslash hides. Within brackets versions differ in whether
+    /// it ends there; so no delimiter may stand in them.
+    fn until(&mut self, delimiter: char) -> Option<()> {
+        let (mut bracket, mut class) = (false, false);
+        loop {
+            let c = self.peek()?;
+            self.at += 1;
+            match c {
+                '\\' => self.at += 1,
+                '[' if bracket => class = matches!(self.peek(), Some(':' | '.' | '=')),
+                '[' => {
+                    bracket = true;
+                    self.at += usize::from(self.peek() == Some('^'));
+                    self.at += usize::from(self.peek() == Some(']'));
+                }
+                ']' if class => class = false,
+                ']' => bracket = false,
+                c if c == delimiter && bracket => return None,
+                c if c == delimiter => return Some(()),
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Whether an `awk` program neither writes files, reads others nor runs anything.
+pub(super) fn awk_reads(program: &str) -> bool {
+    if ["system", "getline", "@", "fflush", "close"]
+        .iter()
+        .any(|word| program.contains(word))
+    {
+        return false;
+    }
+    let code = awk_code(program);
+    let mut before = ' ';
+    let mut printing = false;
+    let mut depth = 0_u32;
+    let mut word = String::new();
+    let chars: Vec<char> = code.chars().collect();
+    for (at, c) in chars.iter().copied().enumerate() {
+        let after = chars.get(at + 1).copied().unwrap_or(' ');
+        match c {
+            c if c.is_alphanumeric() || c == '_' => word.push(c),
+            _ => {
+                printing |= word == "print" || word == "printf";
+                word.clear();
+            }
+        }
+        match c {
+            '{' => depth += 1,
+            '}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        match c {
+            ';' | '\n' | '{' | '}' => printing = false,
+            '|' if before != '|' && after != '|' => return false,
+            '>' if printing => return false,
+            _ => {}
+        }
+        before = c;
+    }
+    depth == 0
+}
+
+/// The program without what stands in its strings and regular expressions. A slash begins one only
+/// where no value stands before it.
+fn awk_code(program: &str) -> String {
+    let mut out = String::new();
+    let mut chars = program.chars();
+    while let Some(c) = chars.next() {
+        let last = out.trim_end_matches([' ', '\t']).chars().last();
+        let opens = last.is_none_or(|l| "(,!~&|{;}\n".contains(l));
+        if c == '"' || c == '/' && opens {
+            while let Some(inner) = chars.next() {
+                match inner {
+                    '\\' => drop(chars.next()),
+                    end if end == c => break,
+                    _ => {}
+                }
+            }
+            // A string is a value; what follows it is no regular expression.
+            out.push('0');
+        } else if c == '#' {
+            for inner in chars.by_ref() {
+                if inner == '\n' {
+                    out.push('\n');
+                    break;
+                }
+            }
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// MGP-059: scripts within commands are read, not guessed at.
+    #[test]
+    fn scripts_that_write_or_run_are_told_from_those_that_read() {
+        for script in [
+            "1,20p",
+            "$d",
+            "s/a/b/g",
+            "/x/,/y/{p;d}",
+            "s|a|b|2p",
+            "/a\\/b/!d",
+            "y/abc/xyz/",
+            "2q",
+            ":a;N;$!ba;s/\\n/ /g",
+            "1~2p",
+            "/x/I,+3p",
+            "a more text w e",
+            "10,$!d;=",
+        ] {
+            assert!(sed_reads(script), "{script}");
+        }
+        for script in [
+            "w out",
+            "1w out",
+            "s/a/b/w out",
+            "s/a/b/e",
+            "1e id",
+            "e",
+            "r /etc/passwd",
+            "R x",
+            "$!{w out\n}",
+            "s/x/id/ge",
+            "s/a/b/;w x",
+            "y/a/b/w x",
+            "W x",
+            "1!e id",
+            "s/[/]/w x/e",
+            "a x\\\nw out",
+            "s/[]/]/;s|/w f|a|",
+            "s/[[:x:]/]/;s|/w f|a|",
+            "v 4.2",
+            ":a w x",
+            "F;e",
+        ] {
+            assert!(!sed_reads(script), "{script}");
+        }
+        for program in [
+            "{print $1}",
+            "$3 > 100",
+            "NR==1,NR==5{print}",
+            "/a|b/",
+            "{ if ($1 > 5) print $2 }",
+            "BEGIN{FS=\"|\"} $2 ~ /x|y/ || $3 {n++} END{print n}",
+            "{s+=$1/2} END{print s}",
+        ] {
+            assert!(awk_reads(program), "{program}");
+        }
+        for program in [
+            "{print > \"out\"}",
+            "{print $1 >> \"x\"}",
+            "BEGIN{system(\"id\")}",
+            "BEGIN{\"id\"|getline}",
+            "{print | \"sh\"}",
+            "{printf \"x\" | \"sh\"}",
+            "@load \"x\"",
+            "{print $1 / 2 | \"sh\" / 1}",
+            "{x = a / b; print x | \"/bin/sh\"}",
+        ] {
+            assert!(!awk_reads(program), "{program}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_script_breaks_the_readers(script in "\\PC{0,60}|[sy/,;{}wae\\[\\]\\\\ 0-9|>\"]{0,30}") {
+            let _ = (sed_reads(&script), awk_reads(&script));
+        }
+    }
+}
