@@ -98,6 +98,7 @@ impl GrpcDoor {
             Ok(pass) => pass,
             Err(unwelcome) => return self.turned_away(&unwelcome, request.headers(), &view),
         };
+        peer.proof.accept(pass.agent.as_str());
         let who = identity(&pass.agent, false, &view);
         if !self.http.reception.routes.knows(&view, &who) {
             let words = "no such set for this caller; `mgp sets list` shows the known ones";

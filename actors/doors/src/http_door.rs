@@ -141,7 +141,10 @@ impl HttpDoor {
         };
         if console::is_claimed(request.headers()) {
             return match console::admitted(&self.console, &request, way, &view) {
-                Ok(pass) => self.admit(way, request, view, pass).await,
+                Ok(pass) => {
+                    peer.proof.accept(pass.agent.as_str());
+                    self.admit(way, request, view, pass).await
+                }
                 Err(unwelcome) => unwelcome.answer(),
             };
         }
@@ -155,6 +158,7 @@ impl HttpDoor {
                 return unwelcome.in_words_of(declared, refused);
             }
         };
+        peer.proof.accept(pass.agent.as_str());
         self.admit(way, request, view, pass).await
     }
 
