@@ -10,5 +10,6 @@ mod headers;
 mod old_style;
 mod replay;
 mod sessions;
+mod shares;
 mod strangers;
 mod versions;
