@@ -14,3 +14,4 @@ pub mod shares;
 pub mod sse;
 pub mod stall;
 pub mod unix;
+pub mod unread;

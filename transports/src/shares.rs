@@ -23,7 +23,7 @@ pub enum Usage {
 
 /// Whether there is a place for one more.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Admission<K> {
+pub enum PlaceAdmission<K> {
     /// There is.
     Free,
     /// This one had to go for it, and is not in the table any more.
@@ -55,9 +55,9 @@ impl<O: Clone + Eq + Hash, K: Clone + Eq + Hash> Shares<O, K> {
     }
 
     /// Makes room for one more place of `owner`, which is then taken by [`Self::insert`].
-    pub fn admit(&mut self, owner: &O, usage: impl FnMut(&K) -> Usage) -> Admission<K> {
+    pub fn admit(&mut self, owner: &O, usage: impl FnMut(&K) -> Usage) -> PlaceAdmission<K> {
         if self.places.len() < self.limit {
-            return Admission::Free;
+            return PlaceAdmission::Free;
         }
         let own = self.count(owner);
         let largest = self.owners.iter().max_by_key(|(_, places)| places.len());
@@ -66,7 +66,7 @@ impl<O: Clone + Eq + Hash, K: Clone + Eq + Hash> Shares<O, K> {
             Some((largest, most)) if most > own + 1 => self.release(&largest, true, usage),
             Some(_) | None => self.release(owner, false, usage),
         };
-        gone.map_or(Admission::Full, Admission::Replaces)
+        gone.map_or(PlaceAdmission::Full, PlaceAdmission::Replaces)
     }
 
     /// Takes a place.
@@ -163,23 +163,29 @@ mod tests {
             2 => Usage::Busy,
             _ => Usage::Idle,
         };
-        assert_eq!(shares.admit(&"c", usage), Admission::Replaces(3));
+        assert_eq!(shares.admit(&"c", usage), PlaceAdmission::Replaces(3));
         shares.insert(&"c", 5);
-        assert_eq!(shares.admit(&"b", usage), Admission::Replaces(4));
-        assert_eq!(shares.admit(&"b", usage), Admission::Free);
+        assert_eq!(shares.admit(&"b", usage), PlaceAdmission::Replaces(4));
+        assert_eq!(shares.admit(&"b", usage), PlaceAdmission::Free);
     }
 
     /// However busy one owner keeps its places, another one gets its own; the owner itself gets no more.
     #[test]
     fn places_in_use_go_only_to_owners_with_fewer() {
         let mut shares = taken(3, &[("b", 1), ("b", 2), ("b", 3)]);
-        assert_eq!(shares.admit(&"b", |_| Usage::Busy), Admission::Full);
-        assert_eq!(shares.admit(&"a", |_| Usage::Busy), Admission::Replaces(1));
+        assert_eq!(shares.admit(&"b", |_| Usage::Busy), PlaceAdmission::Full);
+        assert_eq!(
+            shares.admit(&"a", |_| Usage::Busy),
+            PlaceAdmission::Replaces(1)
+        );
         shares.insert(&"a", 4);
-        assert_eq!(shares.admit(&"a", |_| Usage::Busy), Admission::Full);
-        assert_eq!(shares.admit(&"c", |_| Usage::Busy), Admission::Replaces(2));
+        assert_eq!(shares.admit(&"a", |_| Usage::Busy), PlaceAdmission::Full);
+        assert_eq!(
+            shares.admit(&"c", |_| Usage::Busy),
+            PlaceAdmission::Replaces(2)
+        );
         shares.insert(&"c", 5);
-        assert_eq!(shares.admit(&"d", |_| Usage::Idle), Admission::Full);
+        assert_eq!(shares.admit(&"d", |_| Usage::Idle), PlaceAdmission::Full);
     }
 
     #[test]
@@ -190,9 +196,9 @@ mod tests {
             true => Usage::Recent,
             false => Usage::Idle,
         };
-        assert_eq!(shares.admit(&"a", &mut usage), Admission::Replaces(3));
+        assert_eq!(shares.admit(&"a", &mut usage), PlaceAdmission::Replaces(3));
         shares.insert(&"a", 4);
-        assert_eq!(shares.admit(&"a", &mut usage), Admission::Replaces(1));
+        assert_eq!(shares.admit(&"a", &mut usage), PlaceAdmission::Replaces(1));
     }
 
     proptest! {
@@ -209,8 +215,8 @@ mod tests {
                 let usage = [Usage::Idle, Usage::Recent, Usage::Busy][usize::from(usage)];
                 let most = shares.owners.values().map(BTreeMap::len).max().unwrap_or(0);
                 match shares.admit(&owner, |_| usage) {
-                    Admission::Full => prop_assert!(most <= shares.count(&owner) + 1),
-                    Admission::Free | Admission::Replaces(_) => shares.insert(&owner, key),
+                    PlaceAdmission::Full => prop_assert!(most <= shares.count(&owner) + 1),
+                    PlaceAdmission::Free | PlaceAdmission::Replaces(_) => shares.insert(&owner, key),
                 }
                 prop_assert!(shares.len() <= 8);
                 let held: usize = shares.owners.values().map(BTreeMap::len).sum();

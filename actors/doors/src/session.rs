@@ -7,7 +7,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 use std::time::Duration;
 
 use mgp_protocol::ids::{AgentId, SessionId};
-use mgp_transports::shares::{Admission, Shares, Usage};
+use mgp_transports::shares::{PlaceAdmission, Shares, Usage};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
 use crate::reception::{AgentPresence, Reception};
@@ -105,14 +105,14 @@ impl Drop for SessionStream {
 /// All sessions, by id.
 #[derive(Debug)]
 pub struct Sessions {
-    table: RwLock<Entries>,
+    table: RwLock<SessionTable>,
     limits: SessionLimits,
     reception: Reception,
 }
 
 /// The open sessions, and whose they are.
 #[derive(Debug)]
-struct Entries {
+struct SessionTable {
     sessions: HashMap<SessionId, Entry>,
     agents: Shares<AgentId, SessionId>,
     operator: Shares<AgentId, SessionId>,
@@ -120,7 +120,7 @@ struct Entries {
 
 type Entry = (Arc<Session>, Mailbox<SessionMsg>);
 
-impl Entries {
+impl SessionTable {
     fn new(max: usize) -> Self {
         Self {
             sessions: HashMap::new(),
@@ -143,9 +143,9 @@ impl Entries {
         };
         let usage = |id: &SessionId| sessions.get(id).map_or(Usage::Idle, |(s, _)| s.usage());
         let gone = match shares.admit(&caller.agent, usage) {
-            Admission::Free => None,
-            Admission::Replaces(id) => sessions.remove(&id),
-            Admission::Full => return None,
+            PlaceAdmission::Free => None,
+            PlaceAdmission::Replaces(id) => sessions.remove(&id),
+            PlaceAdmission::Full => return None,
         };
         let id = entry.0.id.clone();
         shares.insert(&caller.agent, id.clone());
@@ -196,7 +196,7 @@ impl Sessions {
     #[must_use]
     pub fn new(limits: SessionLimits, reception: Reception) -> Arc<Self> {
         Arc::new(Self {
-            table: RwLock::new(Entries::new(limits.max)),
+            table: RwLock::new(SessionTable::new(limits.max)),
             limits,
             reception,
         })
@@ -205,7 +205,8 @@ impl Sessions {
     /// An agent before its `initialize`, with the streams for its session.
     #[must_use]
     pub fn agent(&self, pass: &Credential) -> (Arc<Agent>, Arc<Streams>) {
-        let streams = Streams::new(self.limits.replay);
+        let budget = self.reception.directory.responses.budget(&pass.agent);
+        let streams = Streams::new(self.limits.replay, Some(budget));
         let outward = Outward::Session(streams.clone());
         let agent = Agent::new(pass.agent.clone(), pass.is_operator(), outward);
         (agent, streams)
@@ -306,7 +307,7 @@ impl Sessions {
         self.len() == 0
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, Entries> {
+    fn write(&self) -> RwLockWriteGuard<'_, SessionTable> {
         self.table.write().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -12,4 +12,5 @@ mod replay;
 mod sessions;
 mod shares;
 mod strangers;
+mod unread;
 mod versions;

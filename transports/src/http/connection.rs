@@ -28,7 +28,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::frame_budget::CountedFrames;
 pub use self::places::Proof;
-use self::places::{Place, Places};
+use self::places::{ConnectionPlace, Places};
 use super::body::ReplyBody;
 use super::certificate::Certificate;
 use super::door_tls::{DoorTls, SecuredStream};
@@ -158,7 +158,7 @@ pub(super) async fn serve<H, F>(
     stream: TcpStream,
     addr: SocketAddr,
     hall: Arc<Hall<H>>,
-    place: Place,
+    place: ConnectionPlace,
 ) where
     H: Fn(Request<Incoming>, HttpPeer) -> F + Send + Sync + 'static,
     F: Future<Output = Response<ReplyBody>> + Send + 'static,
@@ -192,8 +192,12 @@ pub(super) async fn serve<H, F>(
     }
 }
 
-async fn speak_http1<IO, H, F>(stream: IO, peer: HttpPeer, hall: &Arc<Hall<H>>, place: &Place)
-where
+async fn speak_http1<IO, H, F>(
+    stream: IO,
+    peer: HttpPeer,
+    hall: &Arc<Hall<H>>,
+    place: &ConnectionPlace,
+) where
     IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     H: Fn(Request<Incoming>, HttpPeer) -> F + Send + Sync + 'static,
     F: Future<Output = Response<ReplyBody>> + Send + 'static,
@@ -210,15 +214,20 @@ where
     .await;
 }
 
-async fn speak_http2<IO, H, F>(stream: IO, peer: HttpPeer, hall: &Arc<Hall<H>>, place: &Place)
-where
+async fn speak_http2<IO, H, F>(
+    stream: IO,
+    peer: HttpPeer,
+    hall: &Arc<Hall<H>>,
+    place: &ConnectionPlace,
+) where
     IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     H: Fn(Request<Incoming>, HttpPeer) -> F + Send + Sync + 'static,
     F: Future<Output = Response<ReplyBody>> + Send + 'static,
 {
     let stream = StallGuard::new(stream, hall.limits.stall);
     let spent = CancellationToken::new();
-    let io = TokioIo::new(CountedFrames::new(stream, place.proof(), spent.clone()));
+    let frames = CountedFrames::new(stream, place.proof(), hall.limits.stall, spent.clone());
+    let io = TokioIo::new(frames);
     let asked = Arc::clone(hall);
     let service = service_fn(move |request| answer(&asked, request, peer.clone()));
     drive(
@@ -235,7 +244,7 @@ async fn behind_tls<H, F>(
     peer: HttpPeer,
     tls: &DoorTls,
     hall: &Arc<Hall<H>>,
-    place: &Place,
+    place: &ConnectionPlace,
 ) where
     H: Fn(Request<Incoming>, HttpPeer) -> F + Send + Sync + 'static,
     F: Future<Output = Response<ReplyBody>> + Send + 'static,
@@ -351,7 +360,7 @@ where
         };
         let body = response.body_mut();
         body.ends_with(&hall.closing);
-        body.counts_as(request_use);
+        body.belongs_to(request_use);
         Ok(response)
     }
 }
@@ -365,11 +374,12 @@ fn forbidden(denied: &Denied) -> Response<ReplyBody> {
 }
 
 /// Runs a connection to its end. When the door closes it takes no new request, and what is in
-/// flight has the grace to finish; one whose frames carry nothing is told to go and closed.
+/// flight has the grace to finish; one of HTTP/2 whose frames carry nothing, or that gives its answers no
+/// room, is told to go and closed.
 async fn drive<C: GracefulConnection, H>(
     connection: C,
     hall: &Hall<H>,
-    place: &Place,
+    place: &ConnectionPlace,
     spent: &CancellationToken,
 ) where
     C::Error: std::fmt::Display,
@@ -391,7 +401,7 @@ async fn drive<C: GracefulConnection, H>(
         () = place.revoked() => None,
         ended = connection.as_mut() => Some(ended),
         () = spent.cancelled() => {
-            tracing::debug!("a connection sent too many frames that carry nothing");
+            tracing::debug!("a connection of HTTP/2 sent too many empty frames, or read nothing");
             connection.as_mut().graceful_shutdown();
             timeout(FAREWELL, connection).await.ok()
         }

@@ -17,7 +17,7 @@ use mgp_protocol::ids::AgentId;
 use mgp_protocol::jsonrpc::torn::Glance;
 use mgp_protocol::jsonrpc::{self, Malformed};
 use mgp_transports::http::body::ReplyBody;
-use mgp_transports::shares::{Admission, Shares, Usage};
+use mgp_transports::shares::{PlaceAdmission, Shares, Usage};
 use mgp_transports::sse;
 use tokio::io::{AsyncRead, DuplexStream, duplex};
 use tokio::sync::mpsc;
@@ -64,12 +64,12 @@ impl SseClients {
     fn insert(&mut self, id: &str, client: Arc<SseClient>) -> bool {
         // Each holds its stream open: none is idle.
         match self.agents.admit(&client.agent, |_| Usage::Busy) {
-            Admission::Free => {}
-            Admission::Replaces(gone) => {
+            PlaceAdmission::Free => {}
+            PlaceAdmission::Replaces(gone) => {
                 let gone = self.clients.remove(&gone);
                 gone.iter().for_each(|gone| gone.leave.cancel());
             }
-            Admission::Full => return false,
+            PlaceAdmission::Full => return false,
         }
         self.agents.insert(&client.agent, id.to_owned());
         self.clients.insert(id.to_owned(), client);

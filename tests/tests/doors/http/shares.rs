@@ -12,8 +12,12 @@ use crate::scene::{self, NEWEST, request};
 use crate::wire::Wire;
 
 /// A kernel with so many sessions, and clients with the tokens of two agents.
-async fn two_agents(max_sessions: usize) -> (Kernel, HttpClient, HttpClient) {
-    let config = format!("[http]\nlisten = \"127.0.0.1:0\"\nmax_sessions = {max_sessions}\n");
+pub(super) async fn two_agents(
+    max_sessions: usize,
+    servers: &str,
+) -> (Kernel, HttpClient, HttpClient) {
+    let config =
+        format!("[http]\nlisten = \"127.0.0.1:0\"\nmax_sessions = {max_sessions}\n{servers}");
     let kernel = Kernel::with_config(&config).await;
     let mut clients = Vec::new();
     for name in ["a", "b"] {
@@ -32,7 +36,7 @@ async fn two_agents(max_sessions: usize) -> (Kernel, HttpClient, HttpClient) {
 #[tokio::test]
 async fn one_agent_cannot_take_the_sessions_of_others() {
     const MAX: usize = 20;
-    let (_kernel, mut a, b) = two_agents(MAX).await;
+    let (_kernel, mut a, b) = two_agents(MAX, "").await;
     a.open_session(NEWEST, "{}").await;
     let mut streams = Vec::new();
     for n in 0..4 * MAX {
@@ -55,7 +59,7 @@ async fn one_agent_cannot_take_the_sessions_of_others() {
 /// The same for the connections of old clients, each of which is in use while it is there.
 #[tokio::test]
 async fn one_agent_cannot_take_the_event_connections_of_others() {
-    let (kernel, a, b) = two_agents(4).await;
+    let (kernel, a, b) = two_agents(4, "").await;
     let url = format!("{}/sse", kernel.url().strip_suffix("/mcp").unwrap());
     let open = async |client: &HttpClient| {
         let mut at = HttpClient::new(&url);

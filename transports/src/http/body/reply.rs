@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -14,12 +15,14 @@ use http_body::{Body, Frame, SizeHint};
 use tokio::time::{Instant, Sleep};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
-use crate::http::connection::places::RequestUse;
+use crate::unread::{RequestUse, ResponseBudget, UnreadResponse};
 
 /// The body of a reply. All but streams have a length and are written without copying.
 pub struct ReplyBody {
     kind: ReplyKind,
-    request_use: Option<RequestUse>,
+    /// What of it was not handed on yet.
+    unread: Option<UnreadResponse>,
+    request: Option<Arc<RequestUse>>,
 }
 
 enum ReplyKind {
@@ -63,7 +66,8 @@ impl ReplyBody {
     fn from_kind(kind: ReplyKind) -> Self {
         Self {
             kind,
-            request_use: None,
+            unread: None,
+            request: None,
         }
     }
 
@@ -145,9 +149,33 @@ impl ReplyBody {
         }
     }
 
-    /// The request goes on until the body has been taken.
-    pub(in crate::http) fn counts_as(&mut self, request: RequestUse) {
-        self.request_use = Some(request);
+    /// Counts it among the responses of its agent until it was sent; a stream as it comes.
+    pub fn count_unread(&mut self, budget: &ResponseBudget) {
+        let len = self.size_hint().exact().unwrap_or(0);
+        let len = usize::try_from(len).unwrap_or(usize::MAX);
+        self.hold_unread(budget.count(len));
+    }
+
+    /// The same of a stream for which so much is counted already.
+    pub fn hold_unread(&mut self, unread: UnreadResponse) {
+        self.unread = Some(unread);
+    }
+
+    /// The request goes on until the last byte of the body was sent.
+    pub(in crate::http) fn belongs_to(&mut self, request: RequestUse) {
+        self.request = Some(Arc::new(request));
+    }
+
+    /// The same bytes, counted until they were sent.
+    fn counted(&mut self, bytes: Bytes) -> Bytes {
+        let unread = self.unread.as_mut().map(|held| held.take(bytes.len()));
+        match &self.request {
+            Some(request) => request.clone().hold(bytes, unread),
+            None => match unread {
+                Some(unread) => unread.hold(bytes),
+                None => bytes,
+            },
+        }
     }
 
     /// Ends a standing stream when the door closes.
@@ -185,12 +213,14 @@ impl Body for ReplyBody {
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let next = match &mut self.kind {
             ReplyKind::Whole(body) if body.is_empty() => Poll::Ready(None),
-            ReplyKind::Whole(body) => Poll::Ready(Some(std::mem::take(body))),
-            ReplyKind::Parts(parts) => Poll::Ready(parts.next()),
-            ReplyKind::Stream(flow) => flow.poll_next(cx),
-            ReplyKind::Trailed(body) => return body.poll_frame(cx),
+            ReplyKind::Whole(body) => Poll::Ready(Some(Frame::data(std::mem::take(body)))),
+            ReplyKind::Parts(parts) => Poll::Ready(parts.next().map(Frame::data)),
+            ReplyKind::Stream(flow) => flow.poll_next(cx).map(|item| item.map(Frame::data)),
+            ReplyKind::Trailed(body) => body
+                .poll_frame(cx)
+                .map(|frame| frame.map(|Ok(frame)| frame)),
         };
-        next.map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes))))
+        next.map(|frame| Some(Ok(frame?.map_data(|bytes| self.counted(bytes)))))
     }
 
     fn is_end_stream(&self) -> bool {

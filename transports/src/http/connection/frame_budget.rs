@@ -4,12 +4,14 @@
 //! task. `h2` bounds small DATA, CONTINUATION and resets before they are accepted, and nothing else; so
 //! frames are counted here, on the bytes below it: only their heads are read, and nothing is copied.
 
+use std::future::Future;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::time::Instant;
+use tokio::time::{Instant, Sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::places::Proof;
@@ -43,6 +45,9 @@ const AN_ANSWER: usize = 4_096;
 /// that costs.
 const LEAST: usize = 16;
 
+/// A client that takes less data within the deadline while more waits for it takes none: slower than any line.
+const SLOWEST: u64 = 64 << 10;
+
 /// What one SETTINGS frame costs: it may move the windows of all streams. Clients send one or two.
 const A_SETTING: i64 = 16;
 
@@ -57,7 +62,7 @@ struct FrameHeads {
 
 /// The head of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct FrameHead {
+struct CountedHead {
     len: usize,
     kind: u8,
     flags: u8,
@@ -72,7 +77,7 @@ impl FrameHeads {
         }
     }
 
-    fn read(&mut self, mut bytes: &[u8], mut found: impl FnMut(FrameHead)) {
+    fn read(&mut self, mut bytes: &[u8], mut found: impl FnMut(CountedHead)) {
         while !bytes.is_empty() {
             let passed = self.skip.min(bytes.len());
             self.skip -= passed;
@@ -85,7 +90,7 @@ impl FrameHeads {
                 let [a, b, c, kind, flags, ..] = self.head;
                 let len = u32::from_be_bytes([0, a, b, c]) as usize;
                 (self.skip, self.filled) = (len, 0);
-                found(FrameHead { len, kind, flags });
+                found(CountedHead { len, kind, flags });
             }
         }
     }
@@ -106,7 +111,7 @@ impl FrameBudget {
         }
     }
 
-    fn receive(&mut self, head: FrameHead) {
+    fn receive(&mut self, head: CountedHead) {
         let ends = head.flags & END_STREAM != 0;
         self.left += match head.kind {
             HEADERS => A_REQUEST,
@@ -117,7 +122,7 @@ impl FrameBudget {
         self.left = self.left.min(BURST);
     }
 
-    fn send(&mut self, head: FrameHead) {
+    fn send(&mut self, head: CountedHead) {
         if head.kind == DATA && head.len >= LEAST {
             let earned = 2 + head.len / AN_ANSWER;
             self.left = (self.left + i64::try_from(earned).unwrap_or(BURST)).min(BURST);
@@ -138,12 +143,28 @@ impl FrameBudget {
     }
 }
 
+/// By when answers have to be sent.
+#[derive(Debug)]
+struct SendDeadline {
+    /// What was to be sent when it was set.
+    unsent: u64,
+    /// What was sent of data until then, in bytes.
+    data: u64,
+    timer: Pin<Box<Sleep>>,
+}
+
 /// A connection of HTTP/2 whose frames are counted. Once the budget is spent nothing more is read, and
-/// `spent` is cancelled.
+/// `spent` is cancelled; so it is when a client gives its answers no room for `stall`: no write waits then, for
+/// none is begun.
 #[derive(Debug)]
 pub(super) struct CountedFrames<IO> {
     stream: IO,
     proof: Proof,
+    stall: Duration,
+    /// While answers wait to be sent.
+    deadline: Option<SendDeadline>,
+    /// Data sent on this connection, in bytes.
+    data: u64,
     received: FrameHeads,
     sent: FrameHeads,
     budget: FrameBudget,
@@ -151,10 +172,13 @@ pub(super) struct CountedFrames<IO> {
 }
 
 impl<IO> CountedFrames<IO> {
-    pub(super) fn new(stream: IO, proof: Proof, spent: CancellationToken) -> Self {
+    pub(super) fn new(stream: IO, proof: Proof, stall: Duration, spent: CancellationToken) -> Self {
         Self {
             stream,
             proof,
+            stall,
+            deadline: None,
+            data: 0,
             received: FrameHeads::after(PREFACE),
             sent: FrameHeads::after(0),
             budget: FrameBudget::new(Instant::now()),
@@ -163,8 +187,39 @@ impl<IO> CountedFrames<IO> {
     }
 
     fn count_sent(&mut self, bytes: &[u8]) {
-        let Self { sent, budget, .. } = self;
-        sent.read(bytes, |head| budget.send(head));
+        let Self {
+            sent, budget, data, ..
+        } = self;
+        sent.read(bytes, |head| {
+            if head.kind == DATA {
+                *data += head.len as u64;
+            }
+            budget.send(head);
+        });
+    }
+
+    /// Asked whenever the connection waits: true when answers have waited for too long, and hardly any data was
+    /// sent meanwhile. Small answers beside one that is stuck, such as heartbeats, are no progress.
+    fn is_stalled(&mut self, cx: &mut Context<'_>) -> bool {
+        let Some(unsent) = self.proof.load().unsent() else {
+            self.deadline = None;
+            return false;
+        };
+        let (data, stall) = (self.data, self.stall);
+        let later = || SendDeadline {
+            unsent,
+            data,
+            timer: Box::pin(tokio::time::sleep(stall)),
+        };
+        let deadline = self.deadline.get_or_insert_with(later);
+        while deadline.timer.as_mut().poll(cx).is_ready() {
+            if !self.proof.load().has_sent(deadline.unsent) && data - deadline.data < SLOWEST {
+                return true;
+            }
+            (deadline.unsent, deadline.data) = (unsent, data);
+            deadline.timer.as_mut().reset(Instant::now() + stall);
+        }
+        false
     }
 }
 
@@ -187,7 +242,7 @@ impl<IO: AsyncRead + Unpin> AsyncRead for CountedFrames<IO> {
             }
             budget.receive(head);
         });
-        if budget.is_spent(Instant::now) {
+        if budget.is_spent(Instant::now) || (read.is_pending() && this.is_stalled(cx)) {
             this.spent.cancel();
         }
         read
@@ -238,15 +293,13 @@ impl<IO: AsyncWrite + Unpin> AsyncWrite for CountedFrames<IO> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     const PING: u8 = 0x6;
     const WINDOW_UPDATE: u8 = 0x8;
 
-    fn head(kind: u8, flags: u8, len: usize) -> FrameHead {
-        FrameHead { len, kind, flags }
+    fn head(kind: u8, flags: u8, len: usize) -> CountedHead {
+        CountedHead { len, kind, flags }
     }
 
     #[test]

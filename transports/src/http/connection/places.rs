@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio_util::sync::CancellationToken;
 
-use crate::shares::{Admission, Shares, Usage};
+use crate::shares::{PlaceAdmission, Shares, Usage};
+use crate::unread::{ConnectionLoad, RequestUse};
 
 /// Whose a connection is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -27,27 +28,26 @@ pub(in crate::http) struct Places {
 #[derive(Debug)]
 struct Table {
     shares: Shares<Owner, u64>,
-    open: HashMap<u64, Arc<Visit>>,
+    open: HashMap<u64, Arc<OpenConnection>>,
     next: u64,
 }
 
 /// What is known of a connection.
 #[derive(Debug, Default)]
-struct Visit {
-    /// Requests that are being answered.
-    requests: AtomicUsize,
+struct OpenConnection {
+    load: Arc<ConnectionLoad>,
     used: AtomicBool,
     greeted: AtomicBool,
     proven: AtomicBool,
     leave: CancellationToken,
 }
 
-impl Visit {
+impl OpenConnection {
     fn usage(&self) -> Usage {
-        match self.requests.load(Ordering::Relaxed) {
-            0 if self.used.swap(false, Ordering::Relaxed) => Usage::Recent,
-            0 => Usage::Idle,
-            _ => Usage::Busy,
+        match self.used.swap(false, Ordering::Relaxed) {
+            _ if self.load.has_requests() => Usage::Busy,
+            true => Usage::Recent,
+            false => Usage::Idle,
         }
     }
 }
@@ -66,7 +66,7 @@ impl Places {
 
     /// A place for a new connection. When all are taken, the oldest connection on which nobody showed who it
     /// is goes for it; without any, one of whoever has most.
-    pub(in crate::http) fn enter(self: &Arc<Self>) -> Option<Place> {
+    pub(in crate::http) fn enter(self: &Arc<Self>) -> Option<ConnectionPlace> {
         let mut table = self.lock();
         let unproven = table.shares.release_oldest(&Owner::Unproven);
         let gone = match unproven {
@@ -75,22 +75,22 @@ impl Places {
                 let Table { shares, open, .. } = &mut *table;
                 let usage = |number: &u64| open.get(number).map_or(Usage::Idle, |v| v.usage());
                 match shares.admit(&Owner::Unproven, usage) {
-                    Admission::Free => None,
-                    Admission::Replaces(number) => Some(number),
-                    Admission::Full => return None,
+                    PlaceAdmission::Free => None,
+                    PlaceAdmission::Replaces(number) => Some(number),
+                    PlaceAdmission::Full => return None,
                 }
             }
         };
         let gone = gone.and_then(|number| table.open.remove(&number));
         table.next += 1;
-        let (number, visit) = (table.next, Arc::new(Visit::default()));
+        let (number, visit) = (table.next, Arc::new(OpenConnection::default()));
         table.shares.insert(&Owner::Unproven, number);
         table.open.insert(number, visit.clone());
         drop(table);
         if let Some(gone) = gone {
             gone.leave.cancel();
         }
-        Some(Place(Proof {
+        Some(ConnectionPlace(Proof {
             visit,
             number,
             places: self.clone(),
@@ -105,9 +105,9 @@ impl Places {
 
 /// The place of one connection, given back when dropped.
 #[derive(Debug)]
-pub(in crate::http) struct Place(Proof);
+pub(in crate::http) struct ConnectionPlace(Proof);
 
-impl Place {
+impl ConnectionPlace {
     /// For the handler of its requests.
     pub(super) fn proof(&self) -> Proof {
         self.0.clone()
@@ -124,7 +124,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionPlace {
     fn drop(&mut self) {
         let mut table = self.0.places.lock();
         table.shares.remove(&self.0.number);
@@ -135,7 +135,7 @@ impl Drop for Place {
 /// Where the handler of a request reports that its sender has shown who it is.
 #[derive(Clone)]
 pub struct Proof {
-    visit: Arc<Visit>,
+    visit: Arc<OpenConnection>,
     number: u64,
     places: Arc<Places>,
 }
@@ -160,12 +160,16 @@ impl Proof {
         self.visit.greeted.store(true, Ordering::Relaxed);
     }
 
+    /// What is being answered on the connection.
+    pub(super) fn load(&self) -> &ConnectionLoad {
+        &self.visit.load
+    }
+
     /// A request has begun; it ends with what is returned.
     pub(super) fn begin_request(&self) -> RequestUse {
         self.greet();
         self.visit.used.store(true, Ordering::Relaxed);
-        self.visit.requests.fetch_add(1, Ordering::Relaxed);
-        RequestUse(self.visit.clone())
+        RequestUse::begin(&self.visit.load)
     }
 }
 
@@ -175,21 +179,11 @@ impl fmt::Debug for Proof {
     }
 }
 
-/// A request of a connection while it is being answered.
-#[derive(Debug)]
-pub(in crate::http) struct RequestUse(Arc<Visit>);
-
-impl Drop for RequestUse {
-    fn drop(&mut self) {
-        self.0.requests.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn has_left(place: &Place) -> bool {
+    fn has_left(place: &ConnectionPlace) -> bool {
         place.0.visit.leave.is_cancelled()
     }
 

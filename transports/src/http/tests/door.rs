@@ -359,6 +359,65 @@ async fn who_proved_nothing_goes_first_when_all_places_are_taken() {
     assert_eq!(kept.count(), 2, "{held:?}");
 }
 
+/// Over HTTP/2 no write waits for a client that gives its answers no room; it is dropped all the same, however
+/// well it answers a PING and reads another stream.
+#[tokio::test]
+async fn a_client_that_gives_its_answers_no_room_is_dropped() {
+    let limits = DoorLimits {
+        stall: Duration::from_millis(300),
+        ..DoorLimits::default()
+    };
+    let (tell, told) = Tell::new();
+    let tell = Mutex::new(Some(tell));
+    let door = open(limits, move |request, _| {
+        let held = match request.uri().path() {
+            "/mcp" => tell.lock().unwrap().take(),
+            _ => None,
+        };
+        async {
+            Response::new(match held {
+                Some(tell) => ReplyBody::full(Bytes::from_owner(Held {
+                    _tell: tell,
+                    bytes: vec![0; 8 << 20],
+                })),
+                None => {
+                    let beat = crate::sse::comment("beat");
+                    ReplyBody::stream(futures_util::stream::pending())
+                        .heartbeat(Duration::from_millis(20), beat)
+                }
+            })
+        }
+    });
+    let io = TokioIo::new(TcpStream::connect(&door.at).await.unwrap());
+    let handshake = hyper::client::conn::http2::handshake(TokioExecutor::new(), io);
+    let (mut client, connection) = handshake.await.unwrap();
+    let connection = tokio::spawn(connection);
+    let mut get = async |path: &str| {
+        let request = Request::post(format!("http://{}{path}", door.at));
+        let request = request.body(Full::<Bytes>::from("hi")).unwrap();
+        soon(client.send_request(request)).await.unwrap()
+    };
+    let beats = get("/beats").await;
+    let reading = tokio::spawn(beats.into_body().collect());
+    let answer = get("/mcp").await;
+    soon(told).await.unwrap();
+    let _ = soon(connection).await;
+    assert!(soon(reading).await.unwrap().is_err());
+    drop(answer);
+}
+
+/// Bytes that report when they are dropped.
+struct Held {
+    _tell: Tell,
+    bytes: Vec<u8>,
+}
+
+impl AsRef<[u8]> for Held {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
 #[tokio::test]
 async fn one_connection_too_many_is_told_so() {
     let limits = DoorLimits {
