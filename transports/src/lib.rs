@@ -10,6 +10,8 @@ pub mod http;
 pub mod lines;
 pub mod log;
 pub mod quic;
+pub mod shares;
 pub mod sse;
 pub mod stall;
 pub mod unix;
+pub mod unread;

@@ -410,17 +410,19 @@ impl Agent {
         }
     }
 
+    /// True while a request is under way.
+    #[must_use]
+    pub fn has_requests(&self) -> bool {
+        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        !open.is_empty()
+    }
+
     /// Resolves when no request is under way.
     pub async fn idle(&self) {
         loop {
             let mut answered = std::pin::pin!(self.answered.notified());
             answered.as_mut().enable();
-            if self
-                .open
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .is_empty()
-            {
+            if !self.has_requests() {
                 return;
             }
             answered.await;

@@ -26,6 +26,7 @@ use crate::exchange::Delivery;
 use crate::exchange::forwarded::ForwardedNames;
 use crate::issued_tasks::IssuedTasks;
 use crate::request::Caller;
+use crate::responses::UnreadResponses;
 use mgp_runtime::time::unix_ms;
 
 /// The connected agents. Bounded by the limits on connections and sessions.
@@ -41,6 +42,8 @@ pub struct Directory {
     pub agent_asks: AgentAsks,
     /// Headers of agents' requests that servers are to get.
     pub forwarded: ForwardedNames,
+    /// UnreadResponses that agents have not read.
+    pub responses: UnreadResponses,
     agents: RwLock<HashMap<ConnectionId, Arc<Agent>>>,
     /// Which servers an agent may know of.
     access: Arc<Snapshot<GrantTable>>,
@@ -56,6 +59,7 @@ impl Directory {
             callbacks: Callbacks::default(),
             agent_asks: AgentAsks::default(),
             forwarded: ForwardedNames::default(),
+            responses: UnreadResponses::default(),
             agents: RwLock::default(),
             access,
         }

@@ -15,13 +15,14 @@ pub mod times_abroad;
 pub mod under_way;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Once, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, Once, OnceLock, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use mgp_engine::clock::{MonotonicTime, micros};
 use mgp_protocol::jsonrpc::RequestId;
 use mgp_transports::lines::LineSink;
+use mgp_transports::unread::{ResponseBudget, UnreadResponse};
 use serde_json::value::RawValue;
 
 use self::call_stream::CallStreamHandle;
@@ -60,6 +61,10 @@ pub struct Exchange {
     reported: ReportedProgress,
     stop: Stop,
     forwarded: OnceLock<ForwardedHeaders>,
+    /// What responses of its agent may take.
+    budget: OnceLock<ResponseBudget>,
+    /// Its response, from its arrival until it is handed on.
+    received: Mutex<Option<UnreadResponse>>,
     /// Set while somebody looks on.
     tapped: OnceLock<AgentTap>,
     /// Number of questions of the server without an answer.
@@ -116,6 +121,66 @@ impl Exchange {
         self.forwarded.get()
     }
 
+    /// Its response is counted among those of its agent.
+    pub fn count_response(&self, budget: ResponseBudget) {
+        let _ = self.budget.set(budget);
+    }
+
+    /// What responses of its agent may take; `None` for the kernel's own requests.
+    #[must_use]
+    pub fn budget(&self) -> Option<&ResponseBudget> {
+        self.budget.get()
+    }
+
+    /// A response of so many bytes has arrived; false when there is no room for it. It is counted until it
+    /// is handed on, instead of an earlier one.
+    #[must_use]
+    pub fn receive(&self, bytes: usize) -> bool {
+        let Some(budget) = self.budget.get() else {
+            return true;
+        };
+        // One that was awaited with its length has its room.
+        let mut received = self.received();
+        if received
+            .as_ref()
+            .is_some_and(|held| held.len() >= bytes as u64)
+        {
+            return true;
+        }
+        *received = None;
+        *received = budget.admit(bytes);
+        received.is_some()
+    }
+
+    /// Waits until there is room for a response of so many bytes, which is counted from then on.
+    pub async fn receive_later(&self, bytes: usize) {
+        if let Some(budget) = self.budget.get() {
+            let admitted = budget.admit_later(bytes).await;
+            *self.received() = Some(admitted);
+        }
+    }
+
+    /// Waits while responses of its agent fill their share.
+    pub async fn wait_while_full(&self) {
+        if let Some(budget) = self.budget.get() {
+            drop(budget.admit_later(budget.least()).await);
+        }
+    }
+
+    /// The response, which is counted until nobody holds a part of it any more.
+    #[must_use]
+    pub fn hand_on(&self, response: Bytes) -> Bytes {
+        self.received().take();
+        match self.budget.get() {
+            Some(budget) => budget.hold(response),
+            None => response,
+        }
+    }
+
+    fn received(&self) -> MutexGuard<'_, Option<UnreadResponse>> {
+        self.received.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn with(id: Option<RequestId>, way: ReplyPath) -> Arc<Self> {
         Arc::new(Self {
             id,
@@ -135,6 +200,8 @@ impl Exchange {
             reported: ReportedProgress::default(),
             stop: Stop::default(),
             forwarded: OnceLock::new(),
+            budget: OnceLock::new(),
+            received: Mutex::default(),
             tapped: OnceLock::new(),
             asked: AtomicUsize::new(0),
             waited_us: AtomicU64::new(0),

@@ -11,5 +11,6 @@ pub mod issued_tasks;
 pub mod negotiation;
 pub mod registered_agents;
 pub mod request;
+pub mod responses;
 pub mod tasks;
 pub mod tool_cache;

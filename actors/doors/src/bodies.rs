@@ -1,9 +1,9 @@
 //! Memory for messages of agents being received or answered: limited in all and per agent, so that no
 //! agent takes the room of the others.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::Arc;
 
+use mgp_callers::responses::AgentTable;
 use mgp_protocol::ids::AgentId;
 use mgp_sync::credit::Credit;
 use mgp_transports::budget::MessageBudget;
@@ -14,16 +14,13 @@ const SHARES: u64 = 4;
 /// Bytes for all unauthenticated callers together; a handshake takes a few hundred.
 const STRANGERS: u64 = 1 << 20;
 
-/// Agents remembered before those without a message under way are dropped.
-const REMEMBERED: usize = 64;
-
 /// The limits for all agents.
 #[derive(Debug)]
 pub struct Bodies {
     all: Arc<Credit>,
     share: u64,
     longest: usize,
-    agents: Mutex<HashMap<AgentId, Weak<Credit>>>,
+    agents: AgentTable<Credit>,
     strangers: MessageBudget,
 }
 
@@ -38,7 +35,7 @@ impl Bodies {
             all: Credit::new(bytes),
             share: bytes / SHARES,
             longest,
-            agents: Mutex::default(),
+            agents: AgentTable::default(),
             strangers: MessageBudget::new(strangers.clone(), strangers),
         })
     }
@@ -58,16 +55,7 @@ impl Bodies {
     /// An agent's share. Only used for messages that do not arrive in one piece.
     #[must_use]
     pub fn room(&self, agent: &AgentId) -> MessageBudget {
-        let mut agents = self.agents.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = agents.get(agent).and_then(Weak::upgrade);
-        let own = known.unwrap_or_else(|| {
-            if agents.len() >= REMEMBERED {
-                agents.retain(|_, own| own.strong_count() > 0);
-            }
-            let own = Credit::new(self.share);
-            agents.insert(agent.clone(), Arc::downgrade(&own));
-            own
-        });
+        let own = self.agents.get_or_insert(agent, || Credit::new(self.share));
         MessageBudget::new(self.all.clone(), own)
     }
 
@@ -109,7 +97,7 @@ mod tests {
         for n in 0..1000 {
             drop(bodies.room(&agent(n)));
         }
-        assert!(bodies.agents.lock().unwrap().len() <= REMEMBERED);
+        assert!(bodies.agents.len() < 100);
         assert_eq!(bodies.all.taken(), 0);
     }
 }

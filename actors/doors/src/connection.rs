@@ -23,6 +23,7 @@ use mgp_protocol::mgp::door;
 use mgp_protocol::mgp::negotiation::PLAIN;
 use mgp_protocol::refusal::Refusal;
 use mgp_transports::lines::{self, LineSink, QueueLimits};
+use mgp_transports::unread::ResponseBudget;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use serde_json::value::RawValue;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -342,6 +343,7 @@ impl Inbound {
             let activity = self.agent.activity.clone();
             activity.introduce_text(stated.client.as_deref(), Version::MODERN);
             let running = self.reception.stateless.open(arrival, stated, activity)?;
+            running.exchange().count_response(self.budget());
             self.agent.enroll(&id, running.exchange().clone())?;
             Ok(running)
         });
@@ -355,9 +357,16 @@ impl Inbound {
             agent.done(&id);
             // A cancelled request gets no answer (CMCP-054).
             if exchange.stop().is_asked() || !matches!(outcome, Err(Refusal::Cancelled)) {
-                send_line(&sink, answer_frame(id.as_json(), &outcome, dialect));
+                let frame = answer_frame(id.as_json(), &outcome, dialect);
+                send_line(&sink, exchange.hand_on(frame));
             }
         });
+    }
+
+    /// What responses of its agent may take.
+    fn budget(&self) -> ResponseBudget {
+        let responses = &self.reception.directory.responses;
+        responses.budget(self.agent.id())
     }
 
     /// The caller; for an operator without a handshake, one without capabilities.
@@ -484,12 +493,14 @@ impl Inbound {
     fn answer(&self, id: RequestId, request: Request) {
         let (agent, sink) = (self.agent.clone(), self.sink.clone());
         let (dialect, exchange) = (request.caller.dialect(), request.exchange.clone());
+        exchange.count_response(self.budget());
         let answering = GuardedAnswer::new(|| self.reception.routes.answer(request));
         run(answering, move |outcome| {
             agent.done(&id);
             // A cancelled request gets no answer (CMCP-054).
             if exchange.is_awaited() {
-                send_line(&sink, answer_frame(id.as_json(), &outcome, dialect));
+                let frame = answer_frame(id.as_json(), &outcome, dialect);
+                send_line(&sink, exchange.hand_on(frame));
             }
             exchange.end();
         });

@@ -11,7 +11,7 @@ mod reply;
 mod terms;
 
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use http::header::{ALLOW, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
 use http::{HeaderMap, Method, Request, Response, StatusCode, Version};
@@ -32,7 +32,7 @@ use tokio::time::Instant;
 use self::call::RpcCall;
 use self::reply::{credentials_ended, reply, status};
 use self::terms::CallTerms;
-use crate::http_door::{HttpDoor, Unwelcome, while_it_lasts};
+use crate::http_door::{HttpDoor, Unwelcome, unread, while_it_lasts};
 use crate::lite::Lite;
 use mgp_callers::credential::Credential;
 use mgp_callers::request::{identity, refused};
@@ -98,6 +98,7 @@ impl GrpcDoor {
             Ok(pass) => pass,
             Err(unwelcome) => return self.turned_away(&unwelcome, request.headers(), &view),
         };
+        peer.proof.accept(pass.agent.as_str());
         let who = identity(&pass.agent, false, &view);
         if !self.http.reception.routes.knows(&view, &who) {
             let words = "no such set for this caller; `mgp sets list` shows the known ones";
@@ -146,6 +147,12 @@ impl GrpcDoor {
             true => message::check::<Empty>(&message)?,
             false => message::check::<ToolRequest>(&message)?,
         }
+        let budget = self.http.reception.directory.responses.budget(&agent);
+        if budget.is_full() {
+            let words = unread(&budget);
+            return Err(status(Code::ResourceExhausted, "UNREAD", &words));
+        }
+        let held = Arc::new(Mutex::new(budget.count(0)));
         let call = RpcCall {
             forwarded: lite.forwarded(&head.headers).into(),
             lite,
@@ -154,11 +161,18 @@ impl GrpcDoor {
             terms,
             began,
             longest: bodies.longest(),
+            unread: held.clone(),
         };
         let whole = Request::from_parts(head, RpcBody::new(ReplyBody::full(message)));
         let mut service = McpLiteServer::new(call).max_decoding_message_size(bodies.longest());
         match service.call(whole).await {
-            Ok(response) => Ok(reply(response)),
+            Ok(response) => {
+                let mut response = reply(response);
+                let mut held = held.lock().unwrap_or_else(PoisonError::into_inner);
+                let held = std::mem::replace(&mut *held, budget.count(0));
+                response.body_mut().hold_unread(held);
+                Ok(response)
+            }
             Err(never) => match never {},
         }
     }

@@ -28,6 +28,7 @@ use mgp_protocol::lite::LiteEndpoint;
 use mgp_transports::http::body::ReplyBody;
 use mgp_transports::http::server::HttpPeer;
 use mgp_transports::sse;
+use mgp_transports::unread::ResponseBudget;
 
 use self::answer::{failed, plain, refusal, unknown_session};
 use self::headers::{LAST_EVENT, SESSION};
@@ -141,7 +142,10 @@ impl HttpDoor {
         };
         if console::is_claimed(request.headers()) {
             return match console::admitted(&self.console, &request, way, &view) {
-                Ok(pass) => self.admit(way, request, view, pass).await,
+                Ok(pass) => {
+                    peer.proof.accept(pass.agent.as_str());
+                    self.admit(way, request, view, pass).await
+                }
                 Err(unwelcome) => unwelcome.answer(),
             };
         }
@@ -155,6 +159,7 @@ impl HttpDoor {
                 return unwelcome.in_words_of(declared, refused);
             }
         };
+        peer.proof.accept(pass.agent.as_str());
         self.admit(way, request, view, pass).await
     }
 
@@ -180,9 +185,15 @@ impl HttpDoor {
         if !self.reception.routes.knows(&view, &who) {
             return refusal(StatusCode::NOT_FOUND, &absent(&view));
         }
+        let budget = self.reception.directory.responses.budget(&pass.agent);
+        if budget.is_full() && *request.method() == Method::POST {
+            return answer::overloaded(None, &unread(&budget));
+        }
         let entering = pin!(self.clone().enter(way, request, view, &pass));
         let entered = while_it_lasts(&pass, entering).await;
-        entered.unwrap_or_else(|| self.shut_out(&pass))
+        let mut response = entered.unwrap_or_else(|| self.shut_out(&pass));
+        response.body_mut().count_unread(&budget);
+        response
     }
 
     /// Protected-resource metadata (RFC 9728), without authentication: of one endpoint by its path, else of
@@ -332,6 +343,14 @@ impl HttpDoor {
         session.touch();
         Ok(session)
     }
+}
+
+/// What an agent is told whose responses fill their share.
+pub(crate) fn unread(budget: &ResponseBudget) -> String {
+    format!(
+        "responses that this agent has not read take the {} MiB they may; read them, or close their connections, and try again",
+        budget.limit() >> 20
+    )
 }
 
 /// The answer to a request, whose body ends with the credential at the latest; `None` when that ended before.

@@ -149,7 +149,10 @@ impl Lite {
             trace,
             outlet: Outlet::Stream(outlet),
         };
-        self.stateless.open(arrival, stated, activity)
+        let running = self.stateless.open(arrival, stated, activity)?;
+        let budget = self.directory.responses.budget(&who.agent);
+        running.exchange().count_response(budget);
+        Ok(running)
     }
 
     /// Makes a request whose messages nobody reads, and waits for the answer.

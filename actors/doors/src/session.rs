@@ -2,11 +2,12 @@
 //! kernel.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 use std::time::Duration;
 
 use mgp_protocol::ids::{AgentId, SessionId};
+use mgp_transports::shares::{PlaceAdmission, Shares, Usage};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
 use crate::reception::{AgentPresence, Reception};
@@ -18,6 +19,10 @@ use mgp_runtime::ids::new_id;
 use mgp_runtime::mailbox::{Alive, Kind, Mailbox, Queued};
 use mgp_runtime::task::{self, SupervisedTask};
 use mgp_runtime::time::moment;
+
+/// Sessions of the operator, which are counted apart: whatever agents do, the console has its own. Each open
+/// page holds one.
+const OPERATOR_SESSIONS: usize = 32;
 
 /// What requests of a session use.
 #[derive(Debug)]
@@ -31,12 +36,15 @@ pub struct Session {
     /// Its event streams.
     pub streams: Arc<Streams>,
     used: AtomicU64,
+    /// Since it was last looked at whether it can go for another one.
+    recent: AtomicBool,
     standing: AtomicUsize,
 }
 
 impl Session {
     /// Notes that the session is being used.
     pub fn touch(&self) {
+        self.recent.store(true, Ordering::Relaxed);
         self.used
             .store(moment().since_start().as_secs(), Ordering::Relaxed);
     }
@@ -47,6 +55,16 @@ impl Session {
         }
         let used = Duration::from_secs(self.used.load(Ordering::Relaxed));
         moment().since_start().saturating_sub(used)
+    }
+
+    /// Whether it can go when a place is needed for another one.
+    fn usage(&self) -> Usage {
+        let is_busy = self.standing.load(Ordering::Relaxed) > 0 || self.agent.has_requests();
+        match self.recent.swap(false, Ordering::Relaxed) {
+            _ if is_busy => Usage::Busy,
+            true => Usage::Recent,
+            false => Usage::Idle,
+        }
     }
 
     /// Wraps a stream of this session; while it is open the session is not idle.
@@ -87,17 +105,65 @@ impl Drop for SessionStream {
 /// All sessions, by id.
 #[derive(Debug)]
 pub struct Sessions {
-    table: RwLock<Entries>,
+    table: RwLock<SessionTable>,
     limits: SessionLimits,
     reception: Reception,
 }
 
-type Entries = HashMap<SessionId, (Arc<Session>, Mailbox<SessionMsg>)>;
+/// The open sessions, and whose they are.
+#[derive(Debug)]
+struct SessionTable {
+    sessions: HashMap<SessionId, Entry>,
+    agents: Shares<AgentId, SessionId>,
+    operator: Shares<AgentId, SessionId>,
+}
+
+type Entry = (Arc<Session>, Mailbox<SessionMsg>);
+
+impl SessionTable {
+    fn new(max: usize) -> Self {
+        Self {
+            sessions: HashMap::new(),
+            agents: Shares::new(max),
+            operator: Shares::new(OPERATOR_SESSIONS),
+        }
+    }
+
+    /// Enters a session, and gives the one that had to go for it. `None` when there is no place.
+    fn insert(&mut self, entry: Entry) -> Option<Option<Entry>> {
+        let Self {
+            sessions,
+            agents,
+            operator,
+        } = self;
+        let caller = &entry.0.caller;
+        let shares = match caller.operator {
+            true => operator,
+            false => agents,
+        };
+        let usage = |id: &SessionId| sessions.get(id).map_or(Usage::Idle, |(s, _)| s.usage());
+        let gone = match shares.admit(&caller.agent, usage) {
+            PlaceAdmission::Free => None,
+            PlaceAdmission::Replaces(id) => sessions.remove(&id),
+            PlaceAdmission::Full => return None,
+        };
+        let id = entry.0.id.clone();
+        shares.insert(&caller.agent, id.clone());
+        sessions.insert(id, entry);
+        Some(gone)
+    }
+
+    fn remove(&mut self, id: &SessionId) -> Option<Entry> {
+        self.agents.remove(id);
+        self.operator.remove(id);
+        self.sessions.remove(id)
+    }
+}
 
 /// Limits on sessions.
 #[derive(Debug, Clone, Copy)]
 pub struct SessionLimits {
-    /// Sessions open at once.
+    /// Sessions open at once, without the operator's. For one more an idle one goes of whoever has most.
     pub max: usize,
     /// The idle timeout.
     pub idle: Duration,
@@ -115,8 +181,10 @@ pub enum SessionMsg {
 /// Why a session could not be opened.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NoSession {
-    /// The table is full.
-    #[error("{0} sessions are open already (`[http] max_sessions`)")]
+    /// The table is full, and this agent has no idle session that could go.
+    #[error(
+        "{0} sessions are open already (`[http] max_sessions`), and none of this agent's is idle"
+    )]
     Full(usize),
     /// The kernel is ending.
     #[error("the kernel is stopping")]
@@ -128,7 +196,7 @@ impl Sessions {
     #[must_use]
     pub fn new(limits: SessionLimits, reception: Reception) -> Arc<Self> {
         Arc::new(Self {
-            table: RwLock::default(),
+            table: RwLock::new(SessionTable::new(limits.max)),
             limits,
             reception,
         })
@@ -137,13 +205,15 @@ impl Sessions {
     /// An agent before its `initialize`, with the streams for its session.
     #[must_use]
     pub fn agent(&self, pass: &Credential) -> (Arc<Agent>, Arc<Streams>) {
-        let streams = Streams::new(self.limits.replay);
+        let budget = self.reception.directory.responses.budget(&pass.agent);
+        let streams = Streams::new(self.limits.replay, Some(budget));
         let outward = Outward::Session(streams.clone());
         let agent = Agent::new(pass.agent.clone(), pass.is_operator(), outward);
         (agent, streams)
     }
 
-    /// Opens a session for a caller after its `initialize`.
+    /// Opens a session for a caller after its `initialize`. When all places are taken, an idle session ends for
+    /// it, of the agent that has most: its client opens a new one when it comes again.
     ///
     /// # Errors
     /// [`NoSession`].
@@ -153,15 +223,13 @@ impl Sessions {
         agent: Arc<Agent>,
         streams: Arc<Streams>,
     ) -> Result<Arc<Session>, NoSession> {
-        if self.len() >= self.limits.max {
-            return Err(NoSession::Full(self.limits.max));
-        }
         let session = Arc::new(Session {
             id: new_id(),
             caller,
             agent,
             streams,
             used: AtomicU64::new(moment().since_start().as_secs()),
+            recent: AtomicBool::new(false),
             standing: AtomicUsize::new(0),
         });
         let actor = SessionActor {
@@ -172,15 +240,14 @@ impl Sessions {
         let (actor, _) = Actor::spawn_linked(None, actor, (), agents)
             .await
             .map_err(|_| NoSession::Stopping)?;
-        {
-            let mut table = self.write();
-            // Other sessions may have been opened while the actor started.
-            if table.len() >= self.limits.max {
-                actor.stop(None);
+        let mailbox = Mailbox::new(actor);
+        let inserted = self.write().insert((session.clone(), mailbox.clone()));
+        match inserted {
+            Some(gone) => gone.into_iter().for_each(end),
+            None => {
+                mailbox.stop("no place");
                 return Err(NoSession::Full(self.limits.max));
             }
-            let entry = (session.clone(), Mailbox::new(actor));
-            table.insert(session.id.clone(), entry);
         }
         Ok(session)
     }
@@ -195,23 +262,24 @@ impl Sessions {
     #[must_use]
     pub fn get(&self, id: &str) -> Option<Arc<Session>> {
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
-        table.get(id).map(|(session, _)| session.clone())
+        let entry = table.sessions.get(id);
+        entry.map(|(session, _)| session.clone())
     }
 
     /// Ends a session: its id is unknown from now on.
     pub fn close(&self, id: &SessionId) {
         let entry = self.write().remove(id);
-        if let Some((session, mailbox)) = entry {
-            session.agent.disconnect();
-            mailbox.stop("closed");
-        }
+        entry.into_iter().for_each(end);
     }
 
     /// Ends all sessions of an agent.
     pub fn end_of(&self, agent: &AgentId) {
         let ids: Vec<_> = {
             let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
-            let own = table.values().filter(|(s, _)| s.caller.agent == *agent);
+            let own = table
+                .sessions
+                .values()
+                .filter(|(s, _)| s.caller.agent == *agent);
             own.map(|(session, _)| session.id.clone()).collect()
         };
         ids.iter().for_each(|id| self.close(id));
@@ -219,7 +287,7 @@ impl Sessions {
 
     /// Ends all sessions.
     pub fn close_all(&self) {
-        let ids: Vec<_> = self.write().keys().cloned().collect();
+        let ids: Vec<_> = self.write().sessions.keys().cloned().collect();
         ids.iter().for_each(|id| self.close(id));
     }
 
@@ -229,6 +297,7 @@ impl Sessions {
         self.table
             .read()
             .unwrap_or_else(PoisonError::into_inner)
+            .sessions
             .len()
     }
 
@@ -238,9 +307,15 @@ impl Sessions {
         self.len() == 0
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, Entries> {
+    fn write(&self) -> RwLockWriteGuard<'_, SessionTable> {
         self.table.write().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Its id is unknown already.
+fn end((session, mailbox): Entry) {
+    session.agent.disconnect();
+    mailbox.stop("closed");
 }
 
 /// Fixed at construction.

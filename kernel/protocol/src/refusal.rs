@@ -193,6 +193,17 @@ pub enum Refusal {
         /// The limit in bytes.
         limit: u64,
     },
+    /// An answer that was dropped: what the caller has not read takes all the room it may.
+    #[error(
+        "Server {server} has answered, and the answer is dropped: responses that this agent has not read take the \
+         {limit} bytes they may; read them before the next call"
+    )]
+    Undelivered {
+        /// Who answered.
+        server: ServerId,
+        /// Bytes that unread responses of one agent may take.
+        limit: u64,
+    },
     /// The caller may not do this.
     #[error("{0}")]
     Forbidden(String),
@@ -331,6 +342,7 @@ impl Refusal {
             | Self::HeldUp { .. }
             | Self::Overloaded { .. }
             | Self::TooLarge { .. }
+            | Self::Undelivered { .. }
             | Self::Forbidden(_)
             | Self::Closed(_)
             | Self::Cancelled
@@ -374,6 +386,7 @@ impl Refusal {
             | Self::HeldUp { .. }
             | Self::Overloaded { .. }
             | Self::TooLarge { .. }
+            | Self::Undelivered { .. }
             | Self::Forbidden(_)
             | Self::Closed(_)
             | Self::Cancelled
@@ -418,6 +431,9 @@ impl Refusal {
                 json!({"server": server, "waitedMs": after_ms, "outcome": CallOutcome::NotExecuted}),
             ),
             Self::TooLarge { server, limit } => Some(json!({"server": server, "limit": limit})),
+            Self::Undelivered { server, limit } => {
+                Some(json!({"server": server, "limit": limit, "outcome": CallOutcome::Done}))
+            }
             Self::Expired(_) => Some(json!({"outcome": CallOutcome::Unknown})),
             Self::Closed(_) => Some(json!({"closed": true, "outcome": CallOutcome::NotExecuted})),
             Self::MissingCapability { required } => Some(json!({"requiredCapabilities": required})),

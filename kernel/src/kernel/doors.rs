@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use mgp_doors::connection;
 use mgp_doors::grpc_door::GrpcDoor;
-use mgp_doors::http_door::{Auth, HttpDoor, Manners, MetricsPage, MetricsPath, Tokens};
+use mgp_doors::http_door::{Auth, HttpDoor, HttpSse, Manners, MetricsPage, MetricsPath, Tokens};
 use mgp_doors::lite::{Lite, LiteSettings};
 use mgp_doors::oauth::{KeySource, OAuth, ProtectedResource};
 use mgp_doors::reception::Reception;
@@ -27,6 +27,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::machine;
 use super::options::{OpenDoors, OpenHttpDoor, UpOptions};
 use super::parts::StartedKernel;
 use super::secrets;
@@ -43,6 +44,37 @@ const LAST_WORDS: Duration = Duration::from_millis(300);
 const MAX_CONNECTIONS: usize = 4096;
 /// Those of them that are not the owner's: whatever others do, the owner gets in. One more is closed.
 const MAX_OTHERS: usize = 2048;
+
+/// How the descriptors that the system allows are shared out, so that no number of connections at one endpoint
+/// takes those of the others, of children and of files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct ConnectionLimits {
+    /// At the HTTP endpoint: at most half of the descriptors, for anybody may come there.
+    http: usize,
+    /// On the socket: at most a quarter. The last quarter is for children, files and links.
+    socket: usize,
+    /// Those of them that are not the owner's.
+    others: usize,
+}
+
+impl ConnectionLimits {
+    /// With so many descriptors, where `http` connections are wanted.
+    fn new(open_files: usize, http: usize) -> Self {
+        let socket = MAX_CONNECTIONS.min(open_files / 4).max(1);
+        Self {
+            http: http.min(open_files / 2).max(1),
+            socket,
+            others: MAX_OTHERS.min(socket / 2),
+        }
+    }
+
+    /// As the system and the configuration allow.
+    fn current(max_sessions: usize) -> Self {
+        // A session may hold one standing stream beside its calls.
+        let wanted = DoorLimits::default().connections.max(2 * max_sessions);
+        Self::new(machine::open_files(), wanted)
+    }
+}
 
 /// Doors that are bound, and what keeps them open.
 pub(super) struct Bound {
@@ -128,6 +160,7 @@ impl Bound {
         if let Some(listener) = self.listener.take() {
             let serving = serve_socket(
                 listener,
+                ConnectionLimits::current(options.loaded.kernel.http.max_sessions),
                 self.users.clone(),
                 reception.clone(),
                 closing.clone(),
@@ -177,7 +210,7 @@ impl Bound {
         let handler = Arc::new(HttpDoor {
             reception: reception.clone(),
             sessions: sessions.clone(),
-            http_sse: Arc::default(),
+            http_sse: HttpSse::new(kernel.http.max_sessions),
             auth: self.auth(kernel, door.addr(), reception),
             console,
             manners: Manners {
@@ -197,11 +230,8 @@ impl Bound {
         };
         let hosts = kernel.http.allowed_hosts.iter().cloned().chain(own);
         let allow = Allow::new(hosts, kernel.http.allowed_origins.clone());
-        // A session may hold one standing stream beside its calls.
         let limits = DoorLimits {
-            connections: DoorLimits::default()
-                .connections
-                .max(2 * kernel.http.max_sessions),
+            connections: ConnectionLimits::current(kernel.http.max_sessions).http,
             ..DoorLimits::default()
         };
         let both = GrpcDoor::new(handler);
@@ -323,14 +353,15 @@ fn oauth(config: &config::OAuthConfig, outbound: &Outbound, secure: bool, at: So
 
 async fn serve_socket(
     listener: UnixListener,
+    limits: ConnectionLimits,
     users: Users,
     reception: Reception,
     closing: CancellationToken,
     leave: CancellationToken,
     visits: TaskTracker,
 ) {
-    let places = Arc::new(tokio::sync::Semaphore::new(MAX_CONNECTIONS));
-    let others = Arc::new(tokio::sync::Semaphore::new(MAX_OTHERS));
+    let places = Arc::new(tokio::sync::Semaphore::new(limits.socket));
+    let others = Arc::new(tokio::sync::Semaphore::new(limits.others));
     loop {
         let Ok(place) = places.clone().acquire_owned().await else {
             return;
@@ -400,4 +431,35 @@ async fn serve_connection(
         SocketPeer::Agent(agent) => (agent, false),
     };
     connection::serve(reception, agent, operator, None, leave, reader, writer).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// However few descriptors there are, each endpoint leaves those of the others, and a quarter to children
+    /// and files.
+    #[test]
+    fn connections_follow_the_limit_of_open_files() {
+        for open_files in [64, 256, 1_024, 4_096, 20_000, 1 << 20] {
+            let limits = ConnectionLimits::new(open_files, 20_000);
+            assert!(
+                limits.http + limits.socket <= open_files / 4 * 3,
+                "{limits:?}"
+            );
+            assert!(
+                limits.others < limits.socket && limits.http >= 32,
+                "{limits:?}"
+            );
+        }
+        let plenty = ConnectionLimits::new(1 << 20, 20_000);
+        assert_eq!(
+            plenty,
+            ConnectionLimits {
+                http: 20_000,
+                socket: MAX_CONNECTIONS,
+                others: MAX_OTHERS,
+            }
+        );
+    }
 }

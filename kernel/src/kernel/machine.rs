@@ -16,6 +16,15 @@ pub(super) fn raise_file_limit() {
     }
 }
 
+/// How many descriptors the kernel may have open.
+pub(super) fn open_files() -> usize {
+    let limit = getrlimit(Resource::RLIMIT_NOFILE).map_or(DEFAULT_FILES, |(soft, _)| soft);
+    usize::try_from(limit).unwrap_or(usize::MAX)
+}
+
+/// What most systems give a process that asks for no more.
+const DEFAULT_FILES: u64 = 1_024;
+
 /// Threads that carry calls: half of the cores, because the servers and agents of this machine run on
 /// the same ones, and a call that stays on one thread costs a third of one that changes threads.
 pub(super) fn threads() -> usize {

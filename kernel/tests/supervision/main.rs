@@ -99,7 +99,7 @@ async fn a_server_that_was_taken_out_leaves_nothing() {
 async fn nobody_follows_a_server_that_was_taken_out() {
     let kernel = Kernel::grow(&[]).await;
     let agent = AgentId::new("agent.follows");
-    let agent = Agent::new(agent, false, Outward::Session(Streams::new(1)));
+    let agent = Agent::new(agent, false, Outward::Session(Streams::new(1, None)));
     kernel.directory.enter(agent.clone());
     let gone = ServerId::new("gone");
     let follow = |n: usize| {

@@ -10,5 +10,7 @@ mod headers;
 mod old_style;
 mod replay;
 mod sessions;
+mod shares;
 mod strangers;
+mod unread;
 mod versions;

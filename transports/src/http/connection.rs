@@ -1,5 +1,8 @@
 //! One connection to a door, from its first bytes to its end.
 
+mod frame_budget;
+pub(super) mod places;
+
 use std::convert::Infallible;
 use std::future::Future;
 use std::io;
@@ -23,6 +26,9 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
+use self::frame_budget::CountedFrames;
+pub use self::places::Proof;
+use self::places::{ConnectionPlace, Places};
 use super::body::ReplyBody;
 use super::certificate::Certificate;
 use super::door_tls::{DoorTls, SecuredStream};
@@ -56,8 +62,11 @@ const GONE: Duration = Duration::from_secs(60);
 /// What a door allows its callers.
 #[derive(Clone, Debug)]
 pub struct DoorLimits {
-    /// Connections at a time; the next one is told 503 and closed.
+    /// Connections at a time. For one more the oldest goes on which nobody showed who it is, or else one of
+    /// whoever has most; without any, the next one is told 503 and closed.
     pub connections: usize,
+    /// How long a connection may take until its first head, or the preface and settings of HTTP/2, is there.
+    pub greeting: Duration,
     /// How long a connection may take until the next head is there, silence included. A slow head
     /// holds no more than a silent connection does, so one deadline serves both.
     pub head: Duration,
@@ -74,6 +83,8 @@ impl Default for DoorLimits {
         Self {
             // 10,000 idle sessions, and room for the calls beside them.
             connections: 12_000,
+            // As long as a TLS handshake may take: a client connects because it has something to say.
+            greeting: Duration::from_secs(10),
             // Common clients give an idle connection up after 90 s or less: they close first, and
             // no request meets a connection that was just closed.
             head: Duration::from_secs(120),
@@ -85,17 +96,20 @@ impl Default for DoorLimits {
 }
 
 /// Where a request comes from.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct HttpPeer {
     /// The other end.
     pub addr: SocketAddr,
     /// What it showed, where the door's TLS asks for it: good, and signed by whom the door trusts.
     pub certificate: Option<Arc<Certificate>>,
+    /// Where to report that it has shown who it is.
+    pub proof: Proof,
 }
 
 /// What the connections of a door share.
 pub(super) struct Hall<H> {
     limits: DoorLimits,
+    pub(super) places: Arc<Places>,
     allow: Allow,
     handler: H,
     pub(super) closing: CancellationToken,
@@ -127,6 +141,7 @@ impl<H> Hall<H> {
             .max_header_list_size(u32::try_from(limits.head_bytes).unwrap_or(u32::MAX))
             .max_send_buf_size(BUFFERED);
         Self {
+            places: Places::new(limits.connections),
             limits,
             allow,
             handler,
@@ -138,9 +153,13 @@ impl<H> Hall<H> {
     }
 }
 
-/// Serves one connection until either side ends it.
-pub(super) async fn serve<H, F>(stream: TcpStream, addr: SocketAddr, hall: Arc<Hall<H>>)
-where
+/// Serves one connection until either side ends it, or its place is needed for another one.
+pub(super) async fn serve<H, F>(
+    stream: TcpStream,
+    addr: SocketAddr,
+    hall: Arc<Hall<H>>,
+    place: ConnectionPlace,
+) where
     H: Fn(Request<Incoming>, HttpPeer) -> F + Send + Sync + 'static,
     F: Future<Output = Response<ReplyBody>> + Send + 'static,
 {
@@ -150,48 +169,83 @@ where
     };
     let opened = tokio::select! {
         biased;
-        opened = timeout(hall.limits.head, first) => opened,
+        opened = timeout(hall.limits.greeting, first) => opened,
         () = hall.closing.cancelled() => return,
+        () = place.revoked() => return,
     };
     let Ok(Ok(opening)) = opened else { return };
     let peer = HttpPeer {
         addr,
         certificate: None,
+        proof: place.proof(),
     };
     match (opening, &hall.tls) {
         // Both are large: they are not to make every other connection's task larger.
-        (FirstBytes::Http2, _) => Box::pin(speak_http2(stream, peer, &hall)).await,
-        (FirstBytes::Tls, Some(tls)) => Box::pin(behind_tls(stream, peer, tls, &hall)).await,
+        (FirstBytes::Http2, _) => Box::pin(speak_http2(stream, peer, &hall, &place)).await,
+        (FirstBytes::Tls, Some(tls)) => {
+            Box::pin(behind_tls(stream, peer, tls, &hall, &place)).await;
+        }
         (FirstBytes::Other, Some(_)) => wants_tls(stream).await,
-        (FirstBytes::Tls | FirstBytes::Other, None) => speak_http1(stream, peer, &hall).await,
+        (FirstBytes::Tls | FirstBytes::Other, None) => {
+            speak_http1(stream, peer, &hall, &place).await;
+        }
     }
 }
 
-async fn speak_http1<IO, H, F>(stream: IO, peer: HttpPeer, hall: &Arc<Hall<H>>)
-where
+async fn speak_http1<IO, H, F>(
+    stream: IO,
+    peer: HttpPeer,
+    hall: &Arc<Hall<H>>,
+    place: &ConnectionPlace,
+) where
     IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     H: Fn(Request<Incoming>, HttpPeer) -> F + Send + Sync + 'static,
     F: Future<Output = Response<ReplyBody>> + Send + 'static,
 {
     let io = TokioIo::new(StallGuard::new(stream, hall.limits.stall));
     let service = service_fn(|request| answer(hall, request, peer.clone()));
-    drive(hall.http1.serve_connection(io, service), hall).await;
+    let never = CancellationToken::new();
+    drive(
+        hall.http1.serve_connection(io, service),
+        hall,
+        place,
+        &never,
+    )
+    .await;
 }
 
-async fn speak_http2<IO, H, F>(stream: IO, peer: HttpPeer, hall: &Arc<Hall<H>>)
-where
+async fn speak_http2<IO, H, F>(
+    stream: IO,
+    peer: HttpPeer,
+    hall: &Arc<Hall<H>>,
+    place: &ConnectionPlace,
+) where
     IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     H: Fn(Request<Incoming>, HttpPeer) -> F + Send + Sync + 'static,
     F: Future<Output = Response<ReplyBody>> + Send + 'static,
 {
-    let io = TokioIo::new(StallGuard::new(stream, hall.limits.stall));
+    let stream = StallGuard::new(stream, hall.limits.stall);
+    let spent = CancellationToken::new();
+    let frames = CountedFrames::new(stream, place.proof(), hall.limits.stall, spent.clone());
+    let io = TokioIo::new(frames);
     let asked = Arc::clone(hall);
     let service = service_fn(move |request| answer(&asked, request, peer.clone()));
-    drive(hall.http2.serve_connection(io, service), hall).await;
+    drive(
+        hall.http2.serve_connection(io, service),
+        hall,
+        place,
+        &spent,
+    )
+    .await;
 }
 
-async fn behind_tls<H, F>(stream: TcpStream, peer: HttpPeer, tls: &DoorTls, hall: &Arc<Hall<H>>)
-where
+async fn behind_tls<H, F>(
+    stream: TcpStream,
+    peer: HttpPeer,
+    tls: &DoorTls,
+    hall: &Arc<Hall<H>>,
+    place: &ConnectionPlace,
+) where
     H: Fn(Request<Incoming>, HttpPeer) -> F + Send + Sync + 'static,
     F: Future<Output = Response<ReplyBody>> + Send + 'static,
 {
@@ -199,6 +253,7 @@ where
         biased;
         shaken = tls.accept(stream) => shaken,
         () = hall.closing.cancelled() => return,
+        () = place.revoked() => return,
     };
     let Some(SecuredStream {
         stream,
@@ -213,8 +268,8 @@ where
         ..peer
     };
     match http2 {
-        true => speak_http2(stream, peer, hall).await,
-        false => speak_http1(stream, peer, hall).await,
+        true => speak_http2(stream, peer, hall, place).await,
+        false => speak_http1(stream, peer, hall, place).await,
     }
 }
 
@@ -292,6 +347,7 @@ where
     H: Fn(Request<Incoming>, HttpPeer) -> F,
     F: Future<Output = Response<ReplyBody>>,
 {
+    let request_use = peer.proof.begin_request();
     let handled = hall
         .allow
         .check(request.uri(), request.headers())
@@ -302,7 +358,9 @@ where
             Ok(handled) => handled.await,
             Err(denied) => forbidden(&denied),
         };
-        response.body_mut().ends_with(&hall.closing);
+        let body = response.body_mut();
+        body.ends_with(&hall.closing);
+        body.belongs_to(request_use);
         Ok(response)
     }
 }
@@ -316,12 +374,23 @@ fn forbidden(denied: &Denied) -> Response<ReplyBody> {
 }
 
 /// Runs a connection to its end. When the door closes it takes no new request, and what is in
-/// flight has the grace to finish.
-async fn drive<C: GracefulConnection, H>(connection: C, hall: &Hall<H>)
-where
+/// flight has the grace to finish; one of HTTP/2 whose frames carry nothing, or that gives its answers no
+/// room, is told to go and closed.
+async fn drive<C: GracefulConnection, H>(
+    connection: C,
+    hall: &Hall<H>,
+    place: &ConnectionPlace,
+    spent: &CancellationToken,
+) where
     C::Error: std::fmt::Display,
 {
     let mut connection = pin!(connection);
+    let silent = async {
+        tokio::time::sleep(hall.limits.greeting).await;
+        if place.has_greeted() {
+            std::future::pending::<()>().await;
+        }
+    };
     let ended = tokio::select! {
         // Asked first: a reply that is just being written then says that it is the last one.
         biased;
@@ -329,7 +398,14 @@ where
             connection.as_mut().graceful_shutdown();
             timeout(hall.limits.grace, connection).await.ok()
         }
+        () = place.revoked() => None,
         ended = connection.as_mut() => Some(ended),
+        () = spent.cancelled() => {
+            tracing::debug!("a connection of HTTP/2 sent too many empty frames, or read nothing");
+            connection.as_mut().graceful_shutdown();
+            timeout(FAREWELL, connection).await.ok()
+        }
+        () = silent => None,
     };
     if let Some(Err(e)) = ended {
         tracing::debug!("connection ended: {e}");

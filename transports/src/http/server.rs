@@ -13,10 +13,11 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use super::body::ReplyBody;
 use super::connection::{self, Hall};
-pub use super::connection::{DoorLimits, HttpPeer};
+pub use super::connection::{DoorLimits, HttpPeer, Proof};
 use super::door_tls::DoorTls;
 use super::guard::Allow;
 
@@ -103,25 +104,25 @@ impl Door {
         H: Fn(Request<Incoming>, HttpPeer) -> F + Send + Sync + 'static,
         F: Future<Output = Response<ReplyBody>> + Send + 'static,
     {
-        let places = u32::try_from(limits.connections).unwrap_or(u32::MAX);
-        let room = Arc::new(Semaphore::new(places as usize));
+        let visits = TaskTracker::new();
         let porch = Arc::new(Semaphore::new(TURNED_AWAY));
         let grace = limits.grace;
         let hall = Arc::new(Hall::new(limits, allow, handler, closing, self.tls.clone()));
         while let Some((stream, peer)) = self.next(&hall.closing).await {
-            match Arc::clone(&room).try_acquire_owned() {
-                Ok(place) => {
-                    let visit = connection::serve(stream, peer, Arc::clone(&hall));
-                    tokio::spawn(keep(place, visit));
+            match hall.places.enter() {
+                Some(place) => {
+                    let visit = connection::serve(stream, peer, Arc::clone(&hall), place);
+                    visits.spawn(visit);
                 }
                 // In the clear, nothing could be told to one who speaks TLS.
-                Err(_) if self.tls.is_some() => drop(stream),
-                Err(_) => turn_away(stream, &porch),
+                None if self.tls.is_some() => drop(stream),
+                None => turn_away(stream, &porch),
             }
         }
         drop(self.listener);
+        visits.close();
         // Every connection keeps the grace itself; one that cannot is not worth waiting for.
-        let _ = timeout(grace + FAREWELL, room.acquire_many(places)).await;
+        let _ = timeout(grace + FAREWELL, visits.wait()).await;
     }
 
     /// The next connection; `None` once the door closes.

@@ -91,6 +91,18 @@ impl Raw {
         String::from_utf8(heard).unwrap()
     }
 
+    /// As much as comes up to the end of an answer of `hi`, or of the connection.
+    async fn rest_of_answer(&mut self) -> String {
+        let mut heard = Vec::new();
+        while !heard.ends_with(b"\r\n\r\nhi") {
+            match soon(self.0.read_u8()).await {
+                Ok(byte) => heard.push(byte),
+                Err(_) => break,
+            }
+        }
+        String::from_utf8(heard).unwrap()
+    }
+
     /// Everything until the other side is done, a reset included.
     async fn rest(&mut self) -> String {
         let mut rest = Vec::new();

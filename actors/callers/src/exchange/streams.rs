@@ -1,8 +1,9 @@
 //! The SSE streams of one legacy HTTP session, kept for replay (MCP Streamable HTTP, resumability).
 
+use std::collections::HashMap;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -10,6 +11,7 @@ use mgp_sync::NotAdmitted;
 use mgp_sync::ring::{LIVE, Ring, RingLimits, RingNext, RingReader};
 use mgp_transports::lines::SendError;
 use mgp_transports::sse;
+use mgp_transports::unread::{ResponseBudget, UnreadResponse};
 
 use super::delivery::{Delivery, Receipt};
 
@@ -34,7 +36,10 @@ const RETRY_MS: u64 = 500;
 #[derive(Debug)]
 pub struct Streams {
     ring: Arc<Ring<SseFrame>>,
+    budget: Option<ResponseBudget>,
+    readers: Mutex<HashMap<u64, LaneReader>>,
     lanes: AtomicU64,
+    attached: AtomicU64,
     /// The last event of the GET stream that was read.
     taken: AtomicU64,
 }
@@ -45,19 +50,48 @@ struct SseFrame {
     frame: Bytes,
     /// To be told when a reader has taken it.
     receipt: Option<Receipt>,
+    /// Counts an answer until its reader has taken it or is gone: what stays for replay is bounded by itself.
+    unread: Option<UnreadSlot>,
+}
+
+type UnreadSlot = Arc<Mutex<Option<UnreadResponse>>>;
+
+/// Who reads a stream now, and the answer that it has not taken.
+#[derive(Debug)]
+struct LaneReader {
+    number: u64,
+    answer: Option<UnreadSlot>,
+}
+
+impl SseFrame {
+    fn new(frame: Bytes, receipt: Option<Receipt>, unread: Option<UnreadSlot>) -> Self {
+        Self {
+            frame,
+            receipt,
+            unread,
+        }
+    }
+}
+
+fn forget(unread: &UnreadSlot) {
+    unread.lock().unwrap_or_else(PoisonError::into_inner).take();
 }
 
 impl Streams {
-    /// No streams yet; the last `replay` events are kept.
+    /// No streams yet; the last `replay` events are kept. Answers that their readers have not taken are counted
+    /// among the responses of their agent, where there is a budget.
     #[must_use]
-    pub fn new(replay: usize) -> Arc<Self> {
+    pub fn new(replay: usize, budget: Option<ResponseBudget>) -> Arc<Self> {
         Arc::new(Self {
+            budget,
+            readers: Mutex::default(),
             ring: Arc::new(Ring::new(RingLimits {
                 events: replay,
                 bytes: REPLAY_BYTES,
                 undelivered: UNDELIVERED,
             })),
             lanes: AtomicU64::new(1),
+            attached: AtomicU64::new(0),
             taken: AtomicU64::new(0),
         })
     }
@@ -72,11 +106,11 @@ impl Streams {
     /// reserved room, and when that is full the slowest reader is detached and reconnects for the
     /// rest.
     pub fn push(&self, lane: Lane, frame: Bytes, class: Delivery) {
-        let weight = frame.len();
-        let frame = SseFrame {
-            frame,
-            receipt: None,
-        };
+        self.push_frame(lane, SseFrame::new(frame, None, None), class);
+    }
+
+    fn push_frame(&self, lane: Lane, frame: SseFrame, class: Delivery) {
+        let weight = frame.frame.len();
         if class == Delivery::Lossy {
             let _ = self.ring.push(lane.0, frame, weight);
             return;
@@ -91,10 +125,7 @@ impl Streams {
     /// Adds a message that may not be lost and can wait; false when there is no room for it now.
     pub(crate) fn offer_with_receipt(&self, lane: Lane, frame: Vec<u8>, receipt: &Receipt) -> bool {
         let weight = frame.len();
-        let frame = SseFrame {
-            frame: frame.into(),
-            receipt: Some(receipt.clone()),
-        };
+        let frame = SseFrame::new(frame.into(), Some(receipt.clone()), None);
         !matches!(
             self.ring.push(lane.0, frame, weight),
             Err(NotAdmitted::Full(_))
@@ -107,10 +138,7 @@ impl Streams {
     /// [`SendError`]: they do not, or all streams have ended.
     pub fn offer(&self, lane: Lane, frame: Bytes) -> Result<(), SendError> {
         let weight = frame.len();
-        let frame = SseFrame {
-            frame,
-            receipt: None,
-        };
+        let frame = SseFrame::new(frame, None, None);
         let pushed = self.ring.push(lane.0, frame, weight);
         pushed.map(drop).map_err(|refused| match refused {
             NotAdmitted::Full(_) => SendError::Full,
@@ -120,8 +148,24 @@ impl Streams {
 
     /// The last message of a stream.
     pub fn finish(&self, lane: Lane, frame: Bytes) {
-        self.push(lane, frame, Delivery::Reliable);
+        let unread = self.count_answer(lane, frame.len());
+        self.push_frame(lane, SseFrame::new(frame, None, unread), Delivery::Reliable);
         self.ring.close_lane(lane.0);
+    }
+
+    /// Counts an answer for the reader of its stream; without one it is there for replay only.
+    fn count_answer(&self, lane: Lane, bytes: usize) -> Option<UnreadSlot> {
+        let budget = self.budget.as_ref()?;
+        let mut readers = self.readers();
+        let reader = readers.get_mut(&lane.0)?;
+        let unread = Some(budget.count(bytes)).filter(|unread| !unread.is_empty())?;
+        let slot = Arc::new(Mutex::new(Some(unread)));
+        reader.answer = Some(slot.clone());
+        Some(slot)
+    }
+
+    fn readers(&self) -> MutexGuard<'_, HashMap<u64, LaneReader>> {
+        self.readers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Ends a stream without a last message.
@@ -165,7 +209,18 @@ impl Streams {
     }
 
     fn read(self: &Arc<Self>, lane: Lane, after: u64, primed: bool) -> Stream {
+        let number = self.attached.fetch_add(1, Ordering::Relaxed);
+        let reader = LaneReader {
+            number,
+            answer: None,
+        };
+        let before = self.readers().insert(lane.0, reader);
+        before
+            .and_then(|reader| reader.answer)
+            .iter()
+            .for_each(forget);
         Stream {
+            number,
             retry: primed,
             lane,
             reader: self.ring.attach(lane.0, after),
@@ -177,10 +232,22 @@ impl Streams {
 /// The SSE text of one stream, replay then live.
 #[derive(Debug)]
 pub struct Stream {
+    number: u64,
     retry: bool,
     lane: Lane,
     reader: RingReader<SseFrame>,
     streams: Arc<Streams>,
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        let mut readers = self.streams.readers();
+        let own = readers.get(&self.lane.0);
+        if own.is_some_and(|reader| reader.number == self.number) {
+            let own = readers.remove(&self.lane.0);
+            own.and_then(|reader| reader.answer).iter().for_each(forget);
+        }
+    }
 }
 
 impl futures_util::Stream for Stream {
@@ -198,6 +265,9 @@ impl futures_util::Stream for Stream {
                     }
                     if let Some(receipt) = &item.receipt {
                         receipt.left();
+                    }
+                    if let Some(unread) = &item.unread {
+                        forget(unread);
                     }
                     Poll::Ready(Some(sse::event(Some(seq.into()), &item.frame)))
                 }

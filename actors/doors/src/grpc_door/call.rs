@@ -13,6 +13,7 @@ use mgp_protocol::ids::AgentId;
 use mgp_protocol::lite::ResponseType;
 use mgp_protocol::splice::{Splice, member, quoted};
 use mgp_runtime::trace::Trace;
+use mgp_transports::unread::UnreadResponse;
 use tokio::time::Instant;
 
 use super::listing;
@@ -47,6 +48,8 @@ pub(super) struct RpcCall {
     /// Longest arguments as JSON text, in bytes.
     pub(super) longest: usize,
     pub(super) forwarded: Mutex<Option<ForwardedHeaders>>,
+    /// Counts its answer while that waits to be encoded, for as long as nobody reads.
+    pub(super) unread: Arc<Mutex<UnreadResponse>>,
 }
 
 #[tonic::async_trait]
@@ -66,6 +69,9 @@ impl McpLite for RpcCall {
         loop {
             if let LiteEvent::Done(outcome) = running.next().await {
                 let answer = outcome.map_err(|refused| error(&refused))?;
+                let mut unread = self.unread.lock().unwrap_or_else(PoisonError::into_inner);
+                let counted = unread.take(answer.result.len());
+                *unread = counted;
                 return Ok(Response::new(response(answer)?));
             }
         }

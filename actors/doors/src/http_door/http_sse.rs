@@ -5,7 +5,7 @@
 //! stream.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt, stream};
@@ -17,11 +17,13 @@ use mgp_protocol::ids::AgentId;
 use mgp_protocol::jsonrpc::torn::Glance;
 use mgp_protocol::jsonrpc::{self, Malformed};
 use mgp_transports::http::body::ReplyBody;
+use mgp_transports::shares::{PlaceAdmission, Shares, Usage};
 use mgp_transports::sse;
 use tokio::io::{AsyncRead, DuplexStream, duplex};
 use tokio::sync::mpsc;
 use tokio_util::codec::{FramedRead, LinesCodec};
 use tokio_util::io::StreamReader;
+use tokio_util::sync::CancellationToken;
 
 use super::answer::{json, overloaded, unknown_session};
 use super::post::taken;
@@ -38,18 +40,59 @@ const WAITING: usize = 1;
 const PIPE: usize = 64 << 10;
 
 /// Open connections of old clients, by the id in their endpoint.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct HttpSse {
-    open: Mutex<HashMap<String, Arc<SseClient>>>,
+    open: Mutex<SseClients>,
+}
+
+#[derive(Debug)]
+struct SseClients {
+    clients: HashMap<String, Arc<SseClient>>,
+    agents: Shares<AgentId, String>,
 }
 
 #[derive(Debug)]
 struct SseClient {
     agent: AgentId,
     way_in: mpsc::Sender<Bytes>,
+    /// Its place is another one's.
+    leave: CancellationToken,
+}
+
+impl SseClients {
+    /// Enters a client, for which one may have to go of an agent that has more. False when there is no place.
+    fn insert(&mut self, id: &str, client: Arc<SseClient>) -> bool {
+        // Each holds its stream open: none is idle.
+        match self.agents.admit(&client.agent, |_| Usage::Busy) {
+            PlaceAdmission::Free => {}
+            PlaceAdmission::Replaces(gone) => {
+                let gone = self.clients.remove(&gone);
+                gone.iter().for_each(|gone| gone.leave.cancel());
+            }
+            PlaceAdmission::Full => return false,
+        }
+        self.agents.insert(&client.agent, id.to_owned());
+        self.clients.insert(id.to_owned(), client);
+        true
+    }
 }
 
 impl HttpSse {
+    /// None is open; so many may be.
+    #[must_use]
+    pub fn new(max: usize) -> Arc<Self> {
+        Arc::new(Self {
+            open: Mutex::new(SseClients {
+                clients: HashMap::new(),
+                agents: Shares::new(max),
+            }),
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, SseClients> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Opens a connection; its first event names the endpoint.
     pub(super) fn open(
         self: &Arc<Self>,
@@ -60,24 +103,22 @@ impl HttpSse {
         let id = mgp_runtime::ids::new_id().to_string();
         let (way_in, messages) = mpsc::channel(WAITING);
         let (writer, way_out) = duplex(PIPE);
+        let leave = CancellationToken::new();
         let visit = Arc::new(SseClient {
             agent: agent.clone(),
             way_in,
+            leave: leave.clone(),
         });
-        {
-            let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-            if open.len() >= door.sessions.limits().max {
-                let words = "too many sessions are open (`[http] max_sessions`)";
-                return overloaded(None, words);
-            }
-            open.insert(id.clone(), visit);
+        if !self.lock().insert(&id, visit) {
+            let words = "too many sessions are open (`[http] max_sessions`)";
+            return overloaded(None, words);
         }
         let serving = connection::serve(
             door.reception.clone(),
             agent,
             false,
             Some(view),
-            tokio_util::sync::CancellationToken::new(),
+            leave.clone(),
             lines(messages),
             writer,
         );
@@ -88,7 +129,8 @@ impl HttpSse {
             table: self.clone(),
             id,
         };
-        let body = ReplyBody::stream(events(first, way_out, leaving))
+        let events = events(first, way_out, leaving).take_until(leave.cancelled_owned());
+        let body = ReplyBody::stream(events)
             .heartbeat(HEARTBEAT, sse::comment(""))
             .standing();
         stream_response(body)
@@ -105,10 +147,7 @@ impl HttpSse {
         let visit = query
             .split('&')
             .find_map(|pair| pair.strip_prefix("session="))
-            .and_then(|id| {
-                let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-                open.get(id).cloned()
-            })
+            .and_then(|id| self.lock().clients.get(id).cloned())
             .filter(|visit| visit.agent == *agent);
         let Some(visit) = visit else {
             return unknown_session();
@@ -163,12 +202,9 @@ struct SseClientEntry {
 
 impl Drop for SseClientEntry {
     fn drop(&mut self) {
-        let mut open = self
-            .table
-            .open
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        open.remove(&self.id);
+        let mut open = self.table.lock();
+        open.agents.remove(&self.id);
+        open.clients.remove(&self.id);
     }
 }
 
@@ -199,6 +235,7 @@ mod tests {
         let visit = SseClient {
             agent: AgentId::new(AgentId::LOCAL),
             way_in,
+            leave: CancellationToken::new(),
         };
         let mut read = lines(messages);
         let long = Bytes::from(vec![b'x'; 2 * PIPE]);

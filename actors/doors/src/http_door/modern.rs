@@ -81,7 +81,9 @@ pub(super) async fn post(
         Err(refused) => answered(&id, &Err(refused), dialect),
         Ok(running) => {
             let forwarded = door.reception.directory.forwarded.of(headers);
-            running.exchange().forward(forwarded);
+            let exchange = running.exchange();
+            exchange.forward(forwarded);
+            exchange.count_response(door.reception.directory.responses.budget(&pass.agent));
             let outcome: Asking = Box::pin(running.answer());
             let conversation = Conversation {
                 id,

@@ -265,6 +265,12 @@ async fn request(
         }
     };
     exchange.forward(forwarded);
+    exchange.count_response(
+        door.reception
+            .directory
+            .responses
+            .budget(session.agent.id()),
+    );
     let request = Request {
         caller: session.caller.clone(),
         exchange: exchange.clone(),
@@ -467,6 +473,12 @@ async fn batched(door: &HttpDoor, session: &Arc<Session>, text: ByteString) -> O
                 Ok(exchange) => exchange,
                 Err(refusal) => return Some(refusal.answer(id.as_json(), dialect).into()),
             };
+            exchange.count_response(
+                door.reception
+                    .directory
+                    .responses
+                    .budget(session.agent.id()),
+            );
             let request = Request {
                 caller: session.caller.clone(),
                 exchange: exchange.clone(),

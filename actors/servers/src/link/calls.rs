@@ -12,6 +12,7 @@ use mgp_protocol::dialect::Era;
 use mgp_protocol::jsonrpc;
 use mgp_protocol::refusal::Refusal;
 use mgp_sync::pending::NotAdmitted;
+use mgp_transports::unread::ResponseBudget;
 use tokio::sync::oneshot;
 
 use super::alongside::{Alongside, FinalCheck};
@@ -71,6 +72,11 @@ impl Link {
         frame: impl FnOnce(WireId) -> Vec<u8>,
     ) -> Outcome {
         let arrived = moment();
+        if call.exchange.budget().is_some_and(ResponseBudget::is_full) {
+            return Err(Refusal::Overloaded {
+                what: "the buffer of responses that this agent has not read".into(),
+            });
+        }
         let _pass = self.enter(call.mirror.method)?;
         // Dropped last: the client's other calls may all be waiting for the client's answer.
         let _rest = call.caller.map(|caller| Rest {
@@ -430,9 +436,44 @@ impl Link {
     /// Settles a call, once; an answer to no pending call is dropped (CMCP-007, CMCP-070).
     pub(super) fn settled(&self, id: u64, outcome: Outcome) {
         if let Some(call) = self.pending.take(id) {
-            let _ = call.answer.send(outcome);
+            let _ = call.answer.send(self.received(&call.exchange, outcome));
             self.questions.reconsider();
             self.callbacks.call_over(id);
+        }
+    }
+}
+
+impl Link {
+    /// The answer, if there is room for it. One pipe carries those of all agents, so that no other way is left
+    /// here: to read on later would keep the answers of others waiting.
+    fn received(&self, exchange: &Exchange, outcome: Outcome) -> Outcome {
+        let bytes = match &outcome {
+            Ok(result) => result.len(),
+            Err(Refusal::Peer(error) | Refusal::Unattributed(error)) => error.get().len(),
+            Err(_) => 0,
+        };
+        match exchange.budget() {
+            Some(budget) if !exchange.receive(bytes) => Err(Refusal::Undelivered {
+                server: self.server.clone(),
+                limit: budget.limit(),
+            }),
+            Some(_) | None => outcome,
+        }
+    }
+
+    /// Waits with an answer that comes on a stream of its own until there is room for it: its server and the
+    /// system hold it meanwhile, and no other answer waits for it.
+    pub(super) async fn wait_for_room(&self, id: u64, announced: Option<u64>) {
+        let exchange = self.pending.with(id, |call| call.exchange.clone());
+        match (exchange, announced) {
+            (Some(exchange), Some(bytes)) => {
+                let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+                exchange
+                    .receive_later(bytes.min(self.limits.max_frame))
+                    .await;
+            }
+            (Some(exchange), None) => exchange.wait_while_full().await,
+            (None, _) => {}
         }
     }
 }

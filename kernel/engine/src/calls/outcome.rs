@@ -41,9 +41,10 @@ pub fn of_refusal(refusal: &Refusal) -> CallOutcome {
         | Refusal::Broken(_)
         // Whoever brings a `requestState` has a call that began before.
         | Refusal::Expired(_) => CallOutcome::Unknown,
-        Refusal::Peer(_) | Refusal::BadResult { .. } | Refusal::TooLarge { .. } => {
-            CallOutcome::Done
-        }
+        Refusal::Peer(_)
+        | Refusal::BadResult { .. }
+        | Refusal::TooLarge { .. }
+        | Refusal::Undelivered { .. } => CallOutcome::Done,
         Refusal::UnknownMethod(_)
         | Refusal::BadParams(_)
         | Refusal::BadMeta(_)
@@ -113,6 +114,7 @@ pub fn is_to_be_told(refusal: &Refusal) -> bool {
             | Refusal::NotReady { .. }
             | Refusal::HeldUp { .. }
             | Refusal::TooLarge { .. }
+            | Refusal::Undelivered { .. }
     )
 }
 

@@ -176,7 +176,9 @@ impl Refusal {
             | Self::Lost { .. } => Some(Code::UpstreamUnavailable),
             Self::TimedOut { remote: true, .. } => Some(Code::UpstreamTimeout),
             Self::NotReady { state, .. } => Some(in_state(state)),
-            Self::Overloaded { .. } | Self::TooLarge { .. } => Some(Code::ResourceExhausted),
+            Self::Overloaded { .. } | Self::TooLarge { .. } | Self::Undelivered { .. } => {
+                Some(Code::ResourceExhausted)
+            }
             // MGP has no code for a request taken back, and says it as one whose time is over.
             Self::TimedOut { .. } | Self::HeldUp { .. } | Self::Cancelled | Self::TooLate(_) => {
                 Some(Code::Timeout)

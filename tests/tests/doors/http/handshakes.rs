@@ -97,7 +97,8 @@ async fn a_weight_of_zero_is_not_accepted() {
 async fn a_full_house_says_when_to_come_again() {
     let config = "[http]\nlisten = \"127.0.0.1:0\"\nauth = \"none\"\nmax_sessions = 1\n";
     let kernel = Kernel::with_config(config).await;
-    let _one = scene::session(&kernel, NEWEST).await;
+    let one = scene::session(&kernel, NEWEST).await;
+    let _in_use = one.get(None).await.events();
     let hello = initialize(NEWEST, "{}").replace(r#""id":0"#, r#""id":"mine""#);
     let full = HttpClient::new(kernel.url()).post(hello).await;
     assert_eq!(full.status, StatusCode::SERVICE_UNAVAILABLE);

@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -14,8 +15,15 @@ use http_body::{Body, Frame, SizeHint};
 use tokio::time::{Instant, Sleep};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
+use crate::unread::{RequestUse, ResponseBudget, UnreadResponse};
+
 /// The body of a reply. All but streams have a length and are written without copying.
-pub struct ReplyBody(ReplyKind);
+pub struct ReplyBody {
+    kind: ReplyKind,
+    /// What of it was not handed on yet.
+    unread: Option<UnreadResponse>,
+    request: Option<Arc<RequestUse>>,
+}
 
 enum ReplyKind {
     Whole(Bytes),
@@ -55,6 +63,14 @@ struct Trailed {
 type Frames = dyn Body<Data = Bytes, Error = Infallible> + Send;
 
 impl ReplyBody {
+    fn from_kind(kind: ReplyKind) -> Self {
+        Self {
+            kind,
+            unread: None,
+            request: None,
+        }
+    }
+
     /// No body.
     #[must_use]
     pub fn empty() -> Self {
@@ -64,7 +80,7 @@ impl ReplyBody {
     /// One piece.
     #[must_use]
     pub fn full(body: impl Into<Bytes>) -> Self {
-        Self(ReplyKind::Whole(body.into()))
+        Self::from_kind(ReplyKind::Whole(body.into()))
     }
 
     /// A few pieces, written one after the other.
@@ -72,13 +88,13 @@ impl ReplyBody {
     pub fn parts<const N: usize>(parts: [Bytes; N]) -> Self {
         let mut parts = Vec::from(parts);
         parts.retain(|part| !part.is_empty());
-        Self(ReplyKind::Parts(parts.into_iter()))
+        Self::from_kind(ReplyKind::Parts(parts.into_iter()))
     }
 
     /// What the stream yields, until it ends. Dropped when the client goes away.
     #[must_use]
     pub fn stream(items: impl Stream<Item = Bytes> + Send + 'static) -> Self {
-        Self(ReplyKind::Stream(Box::new(Flow {
+        Self::from_kind(ReplyKind::Stream(Box::new(Flow {
             items: Box::pin(items),
             heartbeat: None,
             standing: false,
@@ -93,7 +109,7 @@ impl ReplyBody {
         frames: impl Body<Data = Bytes, Error = Infallible> + Send + 'static,
         cut: CutOff,
     ) -> Self {
-        Self(ReplyKind::Trailed(Box::new(Trailed {
+        Self::from_kind(ReplyKind::Trailed(Box::new(Trailed {
             frames: Box::pin(frames),
             cut,
             standing: false,
@@ -106,7 +122,7 @@ impl ReplyBody {
     /// Puts `beat` into the stream whenever it was silent for `every`. Only streams beat.
     #[must_use]
     pub fn heartbeat(mut self, every: Duration, beat: Bytes) -> Self {
-        if let ReplyKind::Stream(flow) = &mut self.0 {
+        if let ReplyKind::Stream(flow) = &mut self.kind {
             flow.heartbeat = Some(Heartbeat::new(every, beat));
         }
         self
@@ -116,7 +132,7 @@ impl ReplyBody {
     /// where an answer may still be finished.
     #[must_use]
     pub fn standing(mut self) -> Self {
-        match &mut self.0 {
+        match &mut self.kind {
             ReplyKind::Stream(flow) => flow.standing = true,
             ReplyKind::Trailed(body) => body.standing = true,
             ReplyKind::Whole(_) | ReplyKind::Parts(_) => {}
@@ -126,17 +142,46 @@ impl ReplyBody {
 
     /// Breaks a stream off, whatever it answers, as soon as this resolves.
     pub fn until(&mut self, end: impl Future<Output = ()> + Send + 'static) {
-        match &mut self.0 {
+        match &mut self.kind {
             ReplyKind::Stream(flow) => flow.end = Some(Box::pin(end)),
             ReplyKind::Trailed(body) => body.end = Some(Box::pin(end)),
             ReplyKind::Whole(_) | ReplyKind::Parts(_) => {}
         }
     }
 
+    /// Counts it among the responses of its agent until it was sent; a stream as it comes.
+    pub fn count_unread(&mut self, budget: &ResponseBudget) {
+        let len = self.size_hint().exact().unwrap_or(0);
+        let len = usize::try_from(len).unwrap_or(usize::MAX);
+        self.hold_unread(budget.count(len));
+    }
+
+    /// The same of a stream for which so much is counted already.
+    pub fn hold_unread(&mut self, unread: UnreadResponse) {
+        self.unread = Some(unread);
+    }
+
+    /// The request goes on until the last byte of the body was sent.
+    pub(in crate::http) fn belongs_to(&mut self, request: RequestUse) {
+        self.request = Some(Arc::new(request));
+    }
+
+    /// The same bytes, counted until they were sent.
+    fn counted(&mut self, bytes: Bytes) -> Bytes {
+        let unread = self.unread.as_mut().map(|held| held.take(bytes.len()));
+        match &self.request {
+            Some(request) => request.clone().hold(bytes, unread),
+            None => match unread {
+                Some(unread) => unread.hold(bytes),
+                None => bytes,
+            },
+        }
+    }
+
     /// Ends a standing stream when the door closes.
     pub(in crate::http) fn ends_with(&mut self, door: &CancellationToken) {
         let closing = || Some(Box::pin(door.clone().cancelled_owned()));
-        match &mut self.0 {
+        match &mut self.kind {
             ReplyKind::Stream(flow) if flow.standing => flow.closing = closing(),
             ReplyKind::Trailed(body) if body.standing => body.closing = closing(),
             ReplyKind::Stream(_)
@@ -149,7 +194,7 @@ impl ReplyBody {
 
 impl fmt::Debug for ReplyBody {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0 {
+        match &self.kind {
             ReplyKind::Whole(body) => f.debug_tuple("Whole").field(&body.len()).finish(),
             ReplyKind::Parts(parts) => f.debug_tuple("Parts").field(&parts.len()).finish(),
             ReplyKind::Stream(_) => f.write_str("Stream"),
@@ -166,18 +211,20 @@ impl Body for ReplyBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let next = match &mut self.0 {
+        let next = match &mut self.kind {
             ReplyKind::Whole(body) if body.is_empty() => Poll::Ready(None),
-            ReplyKind::Whole(body) => Poll::Ready(Some(std::mem::take(body))),
-            ReplyKind::Parts(parts) => Poll::Ready(parts.next()),
-            ReplyKind::Stream(flow) => flow.poll_next(cx),
-            ReplyKind::Trailed(body) => return body.poll_frame(cx),
+            ReplyKind::Whole(body) => Poll::Ready(Some(Frame::data(std::mem::take(body)))),
+            ReplyKind::Parts(parts) => Poll::Ready(parts.next().map(Frame::data)),
+            ReplyKind::Stream(flow) => flow.poll_next(cx).map(|item| item.map(Frame::data)),
+            ReplyKind::Trailed(body) => body
+                .poll_frame(cx)
+                .map(|frame| frame.map(|Ok(frame)| frame)),
         };
-        next.map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes))))
+        next.map(|frame| Some(Ok(frame?.map_data(|bytes| self.counted(bytes)))))
     }
 
     fn is_end_stream(&self) -> bool {
-        match &self.0 {
+        match &self.kind {
             ReplyKind::Whole(body) => body.is_empty(),
             ReplyKind::Parts(parts) => parts.len() == 0,
             ReplyKind::Stream(_) => false,
@@ -187,7 +234,7 @@ impl Body for ReplyBody {
 
     fn size_hint(&self) -> SizeHint {
         let exact = |len: usize| SizeHint::with_exact(len as u64);
-        match &self.0 {
+        match &self.kind {
             ReplyKind::Whole(body) => exact(body.len()),
             ReplyKind::Parts(parts) => exact(parts.as_slice().iter().map(Bytes::len).sum()),
             ReplyKind::Stream(_) | ReplyKind::Trailed(_) => SizeHint::default(),

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use http::header::CONTENT_TYPE;
 use http_body_util::{BodyExt, Full};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::*;
 
@@ -157,14 +157,15 @@ async fn a_bad_body_is_answered_and_blocks_nobody() {
 async fn silence_and_endless_heads_end_a_connection() {
     let limits = DoorLimits {
         head: Duration::from_millis(100),
-        head_bytes: 1024,
         ..DoorLimits::default()
     };
     let door = open(limits, echo);
-    for opening in ["", "P", "GET /mcp HT", "GET /mcp HTTP/1.1\r\nhost: local"] {
+    for next in ["", "GET /mcp HT", "GET /mcp HTTP/1.1\r\nhost: local"] {
         let mut client = Raw::to(&door.at).await;
-        client.say(opening).await;
-        assert_eq!(client.rest().await, "", "{opening}");
+        client.say(POST).await;
+        client.hear("\r\n\r\nhi").await;
+        client.say(next).await;
+        assert_eq!(client.rest().await, "", "{next}");
     }
     // With all the time it needs, so that its length alone is what ends it.
     let limits = DoorLimits {
@@ -276,22 +277,160 @@ async fn a_client_that_never_reads_is_dropped() {
     drop(client);
 }
 
+/// A connection that does not greet ends soon, whatever it began with; one that did stays.
+#[tokio::test]
+async fn silent_and_half_greeted_connections_end_soon() {
+    const PREFACE: &str = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+    let limits = DoorLimits {
+        greeting: Duration::from_millis(200),
+        ..DoorLimits::default()
+    };
+    let door = open(limits, echo);
+    let mut greeted = Raw::to(&door.at).await;
+    greeted.say(POST).await;
+    greeted.hear("\r\n\r\nhi").await;
+    let mut modern = Raw::to(&door.at).await;
+    modern.say(PREFACE).await;
+    modern.say("\0\0\0\x04\0\0\0\0\0").await;
+    let mut half: Vec<&str> = [0, 1, 3, 8, 16, 23, 24].map(|len| &PREFACE[..len]).into();
+    half.extend(["GET /mcp HT", "GET /mcp HTTP/1.1\r\nhost: local"]);
+    for opening in half {
+        let mut client = Raw::to(&door.at).await;
+        client.say(opening).await;
+        let mut rest = Vec::new();
+        let _ = soon(client.0.read_to_end(&mut rest)).await;
+    }
+    greeted.say(POST).await;
+    greeted.hear("\r\n\r\nhi").await;
+    let mut answer = [0; 9];
+    soon(modern.0.read_exact(&mut answer)).await.unwrap();
+    // The answer to a PING comes still.
+    modern.say("\0\0\x08\x06\0\0\0\0\0pingpong").await;
+    let mut heard = Vec::new();
+    while !heard.ends_with(b"pingpong") {
+        heard.push(soon(modern.0.read_u8()).await.unwrap());
+    }
+}
+
+/// Answers as [`echo`] does, and takes the path for who asks.
+async fn known(request: Request<Incoming>, peer: HttpPeer) -> Response<ReplyBody> {
+    if request.uri().path() != "/mcp" {
+        peer.proof.accept(request.uri().path());
+    }
+    echo(request, peer).await
+}
+
+async fn asks(door: &Open, path: &str) -> Raw {
+    let mut client = Raw::to(&door.at).await;
+    client.say(&POST.replace("/mcp", path)).await;
+    client
+}
+
+/// When all places are taken, the oldest connection goes on which nobody showed who it is, then an idle one of
+/// whoever has most; so nobody keeps others out, with a credential or without.
+#[tokio::test]
+async fn who_proved_nothing_goes_first_when_all_places_are_taken() {
+    let limits = DoorLimits {
+        connections: 4,
+        ..DoorLimits::default()
+    };
+    let door = open(limits, known);
+    let mut first = asks(&door, "/a").await;
+    let mut second = asks(&door, "/a").await;
+    let mut third = asks(&door, "/a").await;
+    for client in [&mut first, &mut second, &mut third] {
+        client.hear("\r\n\r\nhi").await;
+    }
+    let mut silent = Raw::to(&door.at).await;
+    let mut stranger = asks(&door, "/mcp").await;
+    stranger.hear("\r\n\r\nhi").await;
+    assert_eq!(silent.rest().await, "");
+    let mut other = asks(&door, "/b").await;
+    other.hear("\r\n\r\nhi").await;
+    assert_eq!(stranger.rest().await, "");
+    // Nobody is left who proved nothing.
+    asks(&door, "/c").await.hear("\r\n\r\nhi").await;
+    let mut held = Vec::new();
+    for client in [&mut first, &mut second, &mut third] {
+        let _ = client.0.write_all(POST.as_bytes()).await;
+        held.push(client.rest_of_answer().await);
+    }
+    let kept = held.iter().filter(|answer| answer.ends_with("hi"));
+    assert_eq!(kept.count(), 2, "{held:?}");
+}
+
+/// Over HTTP/2 no write waits for a client that gives its answers no room; it is dropped all the same, however
+/// well it answers a PING and reads another stream.
+#[tokio::test]
+async fn a_client_that_gives_its_answers_no_room_is_dropped() {
+    let limits = DoorLimits {
+        stall: Duration::from_millis(300),
+        ..DoorLimits::default()
+    };
+    let (tell, told) = Tell::new();
+    let tell = Mutex::new(Some(tell));
+    let door = open(limits, move |request, _| {
+        let held = match request.uri().path() {
+            "/mcp" => tell.lock().unwrap().take(),
+            _ => None,
+        };
+        async {
+            Response::new(match held {
+                Some(tell) => ReplyBody::full(Bytes::from_owner(Held {
+                    _tell: tell,
+                    bytes: vec![0; 8 << 20],
+                })),
+                None => {
+                    let beat = crate::sse::comment("beat");
+                    ReplyBody::stream(futures_util::stream::pending())
+                        .heartbeat(Duration::from_millis(20), beat)
+                }
+            })
+        }
+    });
+    let io = TokioIo::new(TcpStream::connect(&door.at).await.unwrap());
+    let handshake = hyper::client::conn::http2::handshake(TokioExecutor::new(), io);
+    let (mut client, connection) = handshake.await.unwrap();
+    let connection = tokio::spawn(connection);
+    let mut get = async |path: &str| {
+        let request = Request::post(format!("http://{}{path}", door.at));
+        let request = request.body(Full::<Bytes>::from("hi")).unwrap();
+        soon(client.send_request(request)).await.unwrap()
+    };
+    let beats = get("/beats").await;
+    let reading = tokio::spawn(beats.into_body().collect());
+    let answer = get("/mcp").await;
+    soon(told).await.unwrap();
+    let _ = soon(connection).await;
+    assert!(soon(reading).await.unwrap().is_err());
+    drop(answer);
+}
+
+/// Bytes that report when they are dropped.
+struct Held {
+    _tell: Tell,
+    bytes: Vec<u8>,
+}
+
+impl AsRef<[u8]> for Held {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
 #[tokio::test]
 async fn one_connection_too_many_is_told_so() {
     let limits = DoorLimits {
         connections: 2,
         ..DoorLimits::default()
     };
-    let door = open(limits, echo);
-    let mut first = Raw::to(&door.at).await;
-    let mut second = Raw::to(&door.at).await;
+    let door = open(limits, known);
+    let mut first = asks(&door, "/a").await;
+    let mut second = asks(&door, "/b").await;
     for client in [&mut first, &mut second] {
-        client.say(POST).await;
         client.hear("\r\n\r\nhi").await;
     }
-    let mut third = Raw::to(&door.at).await;
-    third.say(POST).await;
-    let answer = third.rest().await;
+    let answer = asks(&door, "/c").await.rest().await;
     assert!(
         answer.starts_with("HTTP/1.1 503 Service Unavailable\r\n"),
         "{answer}"
@@ -316,4 +455,53 @@ async fn one_connection_too_many_is_told_so() {
         }
     })
     .await;
+}
+
+/// Frames of HTTP/2 that carry nothing come to an end: a GOAWAY, then the end of the connection. Others are
+/// served meanwhile.
+#[tokio::test]
+async fn floods_of_frames_that_carry_nothing_are_cut_off() {
+    let door = open(DoorLimits::default(), echo);
+    let frames: [(&str, &[u8]); 5] = [
+        ("PING", b"\0\0\x08\x06\0\0\0\0\0pingpong"),
+        ("SETTINGS", b"\0\0\0\x04\0\0\0\0\0"),
+        ("WINDOW_UPDATE", b"\0\0\x04\x08\0\0\0\0\0\0\0\0\x01"),
+        ("PRIORITY", b"\0\0\x05\x02\0\0\0\0\x03\0\0\0\0\x10"),
+        ("an unknown one", b"\0\0\0\x55\0\0\0\0\0"),
+    ];
+    for (name, frame) in frames {
+        let (mut reader, mut writer) = TcpStream::connect(&door.at).await.unwrap().into_split();
+        let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+        writer.write_all(preface).await.unwrap();
+        let flood = frame.repeat(1_000);
+        let flooding = tokio::spawn(async move {
+            for _ in 0..10_000 {
+                if writer.write_all(&flood).await.is_err() {
+                    return;
+                }
+            }
+        });
+        let mut heard = Vec::new();
+        let end = reader.read_to_end(&mut heard);
+        let ended = tokio::time::timeout(Duration::from_secs(20), end).await;
+        assert!(ended.is_ok(), "{name}: it goes on");
+        assert!(kinds(&heard).contains(&GOAWAY), "{name}: no GOAWAY");
+        flooding.abort();
+        let mut other = Raw::to(&door.at).await;
+        other.say(POST).await;
+        other.hear("\r\n\r\nhi").await;
+    }
+}
+
+const GOAWAY: u8 = 0x7;
+
+/// The types of the frames.
+fn kinds(mut frames: &[u8]) -> Vec<u8> {
+    let mut kinds = Vec::new();
+    while let [a, b, c, kind, _, _, _, _, _, rest @ ..] = frames {
+        kinds.push(*kind);
+        let len = u32::from_be_bytes([0, *a, *b, *c]) as usize;
+        frames = rest.get(len..).unwrap_or_default();
+    }
+    kinds
 }

@@ -27,7 +27,7 @@ async fn opened(scene: &Scene, stream_after: Duration) -> (Arc<HttpDoor>, Arc<Se
     let door = Arc::new(HttpDoor {
         reception: scene.reception.clone(),
         sessions: sessions.clone(),
-        http_sse: Arc::new(HttpSse::default()),
+        http_sse: HttpSse::new(1),
         auth: Auth::None,
         console: Console::new(AuditHandle::off()),
         manners: Manners {

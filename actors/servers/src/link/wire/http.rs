@@ -13,6 +13,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, StatusCode, Uri};
+use http_body::Body as _;
 use mgp_protocol::dialect::Version;
 use mgp_protocol::jsonrpc::{self, Message};
 use mgp_protocol::refusal::Refusal;
@@ -263,6 +264,8 @@ async fn parted(closed: &Flag) {
 
 /// Handles an answer that is one JSON message.
 async fn take_json(link: &Arc<Link>, id: u64, response: Response) -> Result<(), Refusal> {
+    link.wait_for_room(id, response.body.size_hint().exact())
+        .await;
     let body = match read_json(response.body, link.limits.max_frame).await {
         Err(BodyError::TooLarge { .. }) => {
             link.overrun(&[], Some(id));

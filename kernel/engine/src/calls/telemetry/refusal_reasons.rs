@@ -114,7 +114,7 @@ impl RefusalReason {
             Refusal::Faulty { .. } | Refusal::TooLarge { .. } => Self::Faulty,
             Refusal::TimedOut { .. } => Self::Timeout,
             Refusal::HeldUp { .. } => Self::HeldUp,
-            Refusal::Overloaded { .. } => Self::Overloaded,
+            Refusal::Overloaded { .. } | Refusal::Undelivered { .. } => Self::Overloaded,
             Refusal::Cancelled => Self::Cancelled,
             Refusal::Owner(refusal) => reason_for_owner(refusal.cause),
             Refusal::Peer(_) | Refusal::Unattributed(_) => Self::PeerError,

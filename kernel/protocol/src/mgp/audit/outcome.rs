@@ -111,6 +111,7 @@ impl Outcome {
             | Refusal::BadResult { .. }
             | Refusal::Faulty { .. }
             | Refusal::TooLarge { .. }
+            | Refusal::Undelivered { .. }
             // It continues a call that was made.
             | Refusal::Expired(_)
             | Refusal::Broken(_) => (Self::Failure, Some(Failure::Protocol)),

@@ -105,6 +105,9 @@ impl HttpWire {
         place: &mut StreamPosition,
     ) -> Result<(), BodyError> {
         loop {
+            if let Some(id) = via {
+                link.wait_for_room(id, None).await;
+            }
             match stream.next().await {
                 Ok(Some(event)) => {
                     place.at(&event);

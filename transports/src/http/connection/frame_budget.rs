@@ -1,0 +1,387 @@
+//! A budget for frames of HTTP/2 that carry nothing.
+//!
+//! A PING or SETTINGS frame costs its sender a few bytes and us an answer and a turn of the connection's
+//! task. `h2` bounds small DATA, CONTINUATION and resets before they are accepted, and nothing else; so
+//! frames are counted here, on the bytes below it: only their heads are read, and nothing is copied.
+
+use std::future::Future;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, Sleep};
+use tokio_util::sync::CancellationToken;
+
+use super::places::Proof;
+
+/// The preface of a client (RFC 9113, section 3.4), before its first frame.
+const PREFACE: usize = 24;
+
+/// The head of a frame: three bytes of length, type, flags, four of the stream.
+const HEAD: usize = 9;
+
+const DATA: u8 = 0x0;
+const HEADERS: u8 = 0x1;
+const SETTINGS: u8 = 0x4;
+const END_STREAM: u8 = 0x1;
+
+/// Frames that carry nothing and may come at once: a client that reads slowly and then acknowledges each
+/// frame of 64 MiB of answers sends as many.
+const BURST: i64 = 8_192;
+
+/// And then each second: a thousandth of what made others wait, and less work than so many requests.
+const A_SECOND: i64 = 1_000;
+
+/// What a request earns, for its end, its reset and the room its client gives its answer.
+const A_REQUEST: i64 = 8;
+
+/// Data of so many bytes earns two frames: clients acknowledge the frames of an answer one by one, for
+/// the stream and for the connection, and measure the line with a PING.
+const AN_ANSWER: usize = 4_096;
+
+/// Data of fewer bytes earns nothing: else who gives an answer room for a byte at a time would earn what
+/// that costs.
+const LEAST: usize = 16;
+
+/// A client that takes less data within the deadline while more waits for it takes none: slower than any line.
+const SLOWEST: u64 = 64 << 10;
+
+/// What one SETTINGS frame costs: it may move the windows of all streams. Clients send one or two.
+const A_SETTING: i64 = 16;
+
+/// Reads the heads of frames out of bytes that pass by.
+#[derive(Debug)]
+struct FrameHeads {
+    /// Bytes of the preface or of a payload that are still to come.
+    skip: usize,
+    head: [u8; HEAD],
+    filled: usize,
+}
+
+/// The head of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct CountedHead {
+    len: usize,
+    kind: u8,
+    flags: u8,
+}
+
+impl FrameHeads {
+    fn after(skip: usize) -> Self {
+        Self {
+            skip,
+            head: [0; HEAD],
+            filled: 0,
+        }
+    }
+
+    fn read(&mut self, mut bytes: &[u8], mut found: impl FnMut(CountedHead)) {
+        while !bytes.is_empty() {
+            let passed = self.skip.min(bytes.len());
+            self.skip -= passed;
+            bytes = &bytes[passed..];
+            let part = (HEAD - self.filled).min(bytes.len());
+            self.head[self.filled..][..part].copy_from_slice(&bytes[..part]);
+            self.filled += part;
+            bytes = &bytes[part..];
+            if self.filled == HEAD {
+                let [a, b, c, kind, flags, ..] = self.head;
+                let len = u32::from_be_bytes([0, a, b, c]) as usize;
+                (self.skip, self.filled) = (len, 0);
+                found(CountedHead { len, kind, flags });
+            }
+        }
+    }
+}
+
+/// What is left of the budget.
+#[derive(Debug)]
+struct FrameBudget {
+    left: i64,
+    refilled: Instant,
+}
+
+impl FrameBudget {
+    fn new(now: Instant) -> Self {
+        Self {
+            left: BURST,
+            refilled: now,
+        }
+    }
+
+    fn receive(&mut self, head: CountedHead) {
+        let ends = head.flags & END_STREAM != 0;
+        self.left += match head.kind {
+            HEADERS => A_REQUEST,
+            DATA if ends || head.len >= LEAST => 0,
+            SETTINGS => -A_SETTING,
+            _ => -1,
+        };
+        self.left = self.left.min(BURST);
+    }
+
+    fn send(&mut self, head: CountedHead) {
+        if head.kind == DATA && head.len >= LEAST {
+            let earned = 2 + head.len / AN_ANSWER;
+            self.left = (self.left + i64::try_from(earned).unwrap_or(BURST)).min(BURST);
+        }
+    }
+
+    /// True when it is used up, and time has not refilled it either.
+    fn is_spent(&mut self, now: impl FnOnce() -> Instant) -> bool {
+        if self.left >= 0 {
+            return false;
+        }
+        let now = now();
+        let passed = now.saturating_duration_since(self.refilled);
+        let millis = i64::try_from(passed.as_millis()).unwrap_or(i64::MAX);
+        self.refilled = now;
+        self.left = (self.left + millis.saturating_mul(A_SECOND) / 1_000).min(BURST);
+        self.left < 0
+    }
+}
+
+/// By when answers have to be sent.
+#[derive(Debug)]
+struct SendDeadline {
+    /// What was to be sent when it was set.
+    unsent: u64,
+    /// What was sent of data until then, in bytes.
+    data: u64,
+    timer: Pin<Box<Sleep>>,
+}
+
+/// A connection of HTTP/2 whose frames are counted. Once the budget is spent nothing more is read, and
+/// `spent` is cancelled; so it is when a client gives its answers no room for `stall`: no write waits then, for
+/// none is begun.
+#[derive(Debug)]
+pub(super) struct CountedFrames<IO> {
+    stream: IO,
+    proof: Proof,
+    stall: Duration,
+    /// While answers wait to be sent.
+    deadline: Option<SendDeadline>,
+    /// Data sent on this connection, in bytes.
+    data: u64,
+    received: FrameHeads,
+    sent: FrameHeads,
+    budget: FrameBudget,
+    spent: CancellationToken,
+}
+
+impl<IO> CountedFrames<IO> {
+    pub(super) fn new(stream: IO, proof: Proof, stall: Duration, spent: CancellationToken) -> Self {
+        Self {
+            stream,
+            proof,
+            stall,
+            deadline: None,
+            data: 0,
+            received: FrameHeads::after(PREFACE),
+            sent: FrameHeads::after(0),
+            budget: FrameBudget::new(Instant::now()),
+            spent,
+        }
+    }
+
+    fn count_sent(&mut self, bytes: &[u8]) {
+        let Self {
+            sent, budget, data, ..
+        } = self;
+        sent.read(bytes, |head| {
+            if head.kind == DATA {
+                *data += head.len as u64;
+            }
+            budget.send(head);
+        });
+    }
+
+    /// Asked whenever the connection waits: true when answers have waited for too long, and hardly any data was
+    /// sent meanwhile. Small answers beside one that is stuck, such as heartbeats, are no progress.
+    fn is_stalled(&mut self, cx: &mut Context<'_>) -> bool {
+        let Some(unsent) = self.proof.load().unsent() else {
+            self.deadline = None;
+            return false;
+        };
+        let (data, stall) = (self.data, self.stall);
+        let later = || SendDeadline {
+            unsent,
+            data,
+            timer: Box::pin(tokio::time::sleep(stall)),
+        };
+        let deadline = self.deadline.get_or_insert_with(later);
+        while deadline.timer.as_mut().poll(cx).is_ready() {
+            if !self.proof.load().has_sent(deadline.unsent) && data - deadline.data < SLOWEST {
+                return true;
+            }
+            (deadline.unsent, deadline.data) = (unsent, data);
+            deadline.timer.as_mut().reset(Instant::now() + stall);
+        }
+        false
+    }
+}
+
+impl<IO: AsyncRead + Unpin> AsyncRead for CountedFrames<IO> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        room: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        if this.spent.is_cancelled() {
+            return Poll::Pending;
+        }
+        let before = room.filled().len();
+        let read = Pin::new(&mut this.stream).poll_read(cx, room);
+        let (budget, proof) = (&mut this.budget, &this.proof);
+        this.received.read(&room.filled()[before..], |head| {
+            if head.kind == SETTINGS {
+                proof.greet();
+            }
+            budget.receive(head);
+        });
+        if budget.is_spent(Instant::now) || (read.is_pending() && this.is_stalled(cx)) {
+            this.spent.cancel();
+        }
+        read
+    }
+}
+
+impl<IO: AsyncWrite + Unpin> AsyncWrite for CountedFrames<IO> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        if let Poll::Ready(Ok(written)) = written {
+            self.count_sent(&bytes[..written]);
+        }
+        written
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write_vectored(cx, slices);
+        if let Poll::Ready(Ok(mut left)) = written {
+            for slice in slices {
+                let part = left.min(slice.len());
+                self.count_sent(&slice[..part]);
+                left -= part;
+            }
+        }
+        written
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PING: u8 = 0x6;
+    const WINDOW_UPDATE: u8 = 0x8;
+
+    fn head(kind: u8, flags: u8, len: usize) -> CountedHead {
+        CountedHead { len, kind, flags }
+    }
+
+    #[test]
+    fn heads_are_read_however_the_bytes_are_cut() {
+        let mut wire = vec![b'p'; PREFACE];
+        let frames = [head(SETTINGS, 0, 6), head(PING, 1, 8), head(DATA, 1, 300)];
+        for frame in frames {
+            let [.., a, b, c] = u32::try_from(frame.len).unwrap().to_be_bytes();
+            wire.extend([a, b, c, frame.kind, frame.flags, 0, 0, 0, 1]);
+            wire.extend(vec![7; frame.len]);
+        }
+        for cut in 1..40 {
+            let (mut heads, mut found) = (FrameHeads::after(PREFACE), Vec::new());
+            for piece in wire.chunks(cut) {
+                heads.read(piece, |head| found.push(head));
+            }
+            assert_eq!(found, frames, "pieces of {cut}");
+        }
+    }
+
+    /// Each kind of frame that carries nothing spends the budget, and no more than a second's worth comes back
+    /// in a second.
+    #[test]
+    fn frames_that_carry_nothing_spend_the_budget() {
+        for (kind, flags, len, each) in [
+            (PING, 0, 8, 1),
+            (SETTINGS, 0, 0, A_SETTING),
+            (WINDOW_UPDATE, 0, 4, 1),
+            (DATA, 0, 0, 1),
+            (0x9, 0, 0, 1),
+            (0x2, 0, 5, 1),
+            (0x3, 0, 4, 1),
+        ] {
+            let now = Instant::now();
+            let mut budget = FrameBudget::new(now);
+            let mut frames = 0;
+            while !budget.is_spent(|| now) {
+                budget.receive(head(kind, flags, len));
+                frames += 1;
+            }
+            assert_eq!(frames, BURST / each + 1, "{kind}");
+            let later = now + Duration::from_secs(1);
+            let mut again = 0;
+            while !budget.is_spent(|| later) {
+                budget.receive(head(kind, flags, len));
+                again += 1;
+            }
+            assert!(again <= A_SECOND / each + 1, "{kind}: {again}");
+        }
+    }
+
+    /// A client that acknowledges each frame of its answers twice and measures the line is never cut off.
+    #[test]
+    fn a_client_that_reads_its_answers_keeps_its_budget() {
+        for len in [LEAST, 1_000, 16_384] {
+            let mut budget = FrameBudget::new(Instant::now());
+            let now = budget.refilled;
+            for _ in 0..100_000 {
+                budget.receive(head(HEADERS, 5, 50));
+                budget.send(head(HEADERS, 4, 50));
+                for _ in 0..4 {
+                    budget.send(head(DATA, 0, len));
+                    budget.receive(head(WINDOW_UPDATE, 0, 4));
+                    budget.receive(head(WINDOW_UPDATE, 0, 4));
+                }
+                budget.receive(head(PING, 0, 8));
+                assert!(!budget.is_spent(|| now), "{len}");
+            }
+        }
+    }
+
+    /// Room for a byte at a time earns nothing.
+    #[test]
+    fn an_answer_in_single_bytes_spends_the_budget() {
+        let now = Instant::now();
+        let mut budget = FrameBudget::new(now);
+        let mut bytes = 0;
+        while !budget.is_spent(|| now) {
+            budget.receive(head(WINDOW_UPDATE, 0, 4));
+            budget.send(head(DATA, 0, 1));
+            bytes += 1;
+        }
+        assert_eq!(bytes, BURST + 1);
+    }
+}

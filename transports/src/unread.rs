@@ -1,0 +1,340 @@
+//! Responses that are buffered because their clients have not read them: counted in bytes, for all agents
+//! together and for each.
+//!
+//! A response is admitted once, when it arrives from its server. What becomes of it afterwards is counted
+//! without asking again, until its last byte was sent: the count is what the next one is admitted by.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use bytes::Bytes;
+use tokio::sync::Notify;
+
+/// What is shorter is not counted, in bytes: its stream or connection costs as much.
+const SMALL: usize = 1 << 10;
+
+/// A call is made only while so much of the share is left, as a fraction: one of the longest responses fits.
+const LEFT: u64 = 8;
+
+/// Bytes of all agents, or of one.
+#[derive(Debug)]
+pub struct UnreadBytes {
+    limit: u64,
+    taken: AtomicU64,
+    freed: Arc<Notify>,
+}
+
+impl UnreadBytes {
+    /// For all agents together.
+    #[must_use]
+    pub fn new(limit: u64) -> Arc<Self> {
+        Arc::new(Self {
+            limit,
+            taken: AtomicU64::new(0),
+            freed: Arc::default(),
+        })
+    }
+
+    /// For one of them; who waits for room waits for that of both.
+    #[must_use]
+    pub fn share(&self, limit: u64) -> Arc<Self> {
+        Arc::new(Self {
+            limit,
+            taken: AtomicU64::new(0),
+            freed: self.freed.clone(),
+        })
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn taken(&self) -> u64 {
+        self.taken.load(Ordering::Relaxed)
+    }
+
+    /// How many there may be.
+    #[must_use]
+    pub fn limit(&self) -> u64 {
+        self.limit
+    }
+}
+
+/// What one agent's responses may take.
+#[derive(Clone, Debug)]
+pub struct ResponseBudget {
+    all: Arc<UnreadBytes>,
+    own: Arc<UnreadBytes>,
+}
+
+impl ResponseBudget {
+    /// Bytes of all agents, and of this one.
+    #[must_use]
+    pub fn new(all: Arc<UnreadBytes>, own: Arc<UnreadBytes>) -> Self {
+        Self { all, own }
+    }
+
+    /// The most that this agent's may take.
+    #[must_use]
+    pub fn limit(&self) -> u64 {
+        self.own.limit
+    }
+
+    /// True when no further call should be made for this agent: its response may find no room.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        !self.fits(self.least() as u64)
+    }
+
+    /// As many bytes as have to be left for a further call to be made.
+    #[must_use]
+    pub fn least(&self) -> usize {
+        usize::try_from(self.own.limit / LEFT).unwrap_or(usize::MAX)
+    }
+
+    /// Admits a response that has arrived. One that is longer than a share is admitted while its agent has
+    /// nothing else.
+    #[must_use]
+    pub fn admit(&self, bytes: usize) -> Option<UnreadResponse> {
+        (bytes < SMALL || self.fits(bytes as u64)).then(|| self.count(bytes))
+    }
+
+    /// Admits a response as soon as there is room for it.
+    pub async fn admit_later(&self, bytes: usize) -> UnreadResponse {
+        loop {
+            let mut freed = std::pin::pin!(self.own.freed.notified());
+            freed.as_mut().enable();
+            if let Some(admitted) = self.admit(bytes) {
+                return admitted;
+            }
+            freed.await;
+        }
+    }
+
+    /// Counts bytes that were admitted before, in another form.
+    #[must_use]
+    pub fn count(&self, bytes: usize) -> UnreadResponse {
+        let bytes = match bytes {
+            0..SMALL => 0,
+            _ => bytes as u64,
+        };
+        if bytes > 0 {
+            self.all.taken.fetch_add(bytes, Ordering::Relaxed);
+            self.own.taken.fetch_add(bytes, Ordering::Relaxed);
+        }
+        UnreadResponse {
+            budget: self.clone(),
+            bytes,
+        }
+    }
+
+    /// The same bytes, counted until nobody holds a part of them any more.
+    #[must_use]
+    pub fn hold(&self, bytes: Bytes) -> Bytes {
+        match bytes.len() {
+            0..SMALL => bytes,
+            len => self.count(len).hold(bytes),
+        }
+    }
+
+    fn fits(&self, bytes: u64) -> bool {
+        let (all, own) = (self.all.taken(), self.own.taken());
+        let fits = all + bytes <= self.all.limit && own + bytes <= self.own.limit;
+        fits || (own == 0 && all < self.all.limit)
+    }
+}
+
+/// A response that is counted until this is dropped.
+#[derive(Debug)]
+pub struct UnreadResponse {
+    budget: ResponseBudget,
+    bytes: u64,
+}
+
+impl UnreadResponse {
+    /// How many bytes are counted.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.bytes
+    }
+
+    /// True when none are.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+
+    /// A part of it, of so many bytes; what was not counted so far is from now on.
+    #[must_use]
+    pub fn take(&mut self, bytes: usize) -> Self {
+        let part = self.bytes.min(bytes as u64);
+        let mut more = self
+            .budget
+            .count(bytes - usize::try_from(part).unwrap_or(bytes));
+        self.bytes -= part;
+        more.bytes += part;
+        more
+    }
+
+    /// These bytes, counted until nobody holds a part of them any more.
+    #[must_use]
+    pub fn hold(self, bytes: Bytes) -> Bytes {
+        Bytes::from_owner(HeldBytes { bytes, _held: self })
+    }
+}
+
+impl Drop for UnreadResponse {
+    fn drop(&mut self) {
+        if self.bytes > 0 {
+            let UnreadBytes { taken, freed, .. } = &*self.budget.own;
+            taken.fetch_sub(self.bytes, Ordering::Relaxed);
+            self.budget
+                .all
+                .taken
+                .fetch_sub(self.bytes, Ordering::Relaxed);
+            freed.notify_waiters();
+        }
+    }
+}
+
+/// What is being answered on one connection.
+#[derive(Debug, Default)]
+pub(crate) struct ConnectionLoad {
+    requests: AtomicUsize,
+    /// Bytes of answers that were handed on to be sent, and those of them that were sent or dropped.
+    handed_on: AtomicU64,
+    sent: AtomicU64,
+}
+
+impl ConnectionLoad {
+    /// True until the last byte of each answer was sent.
+    pub(crate) fn has_requests(&self) -> bool {
+        self.requests.load(Ordering::Relaxed) > 0
+    }
+
+    /// How many bytes have to be sent until nothing is left of what waits now; `None` when nothing does.
+    pub(crate) fn unsent(&self) -> Option<u64> {
+        let handed_on = self.handed_on.load(Ordering::Relaxed);
+        (!self.has_sent(handed_on)).then_some(handed_on)
+    }
+
+    /// True when so many bytes were sent.
+    pub(crate) fn has_sent(&self, bytes: u64) -> bool {
+        self.sent.load(Ordering::Relaxed) >= bytes
+    }
+}
+
+/// A request of a connection while it is being answered.
+#[derive(Debug)]
+pub(crate) struct RequestUse(Arc<ConnectionLoad>);
+
+impl RequestUse {
+    pub(crate) fn begin(connection: &Arc<ConnectionLoad>) -> Self {
+        connection.requests.fetch_add(1, Ordering::Relaxed);
+        Self(connection.clone())
+    }
+
+    /// These bytes of its answer, which are unsent, and counted, until nobody holds a part of them any more.
+    pub(crate) fn hold(self: Arc<Self>, bytes: Bytes, unread: Option<UnreadResponse>) -> Bytes {
+        let unsent = bytes.len() as u64;
+        self.0.handed_on.fetch_add(unsent, Ordering::Relaxed);
+        let held = UnsentBytes {
+            request: self,
+            unsent,
+            _unread: unread,
+        };
+        Bytes::from_owner(HeldBytes { bytes, _held: held })
+    }
+}
+
+impl Drop for RequestUse {
+    fn drop(&mut self) {
+        self.0.requests.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A part of an answer on its way.
+struct UnsentBytes {
+    request: Arc<RequestUse>,
+    unsent: u64,
+    _unread: Option<UnreadResponse>,
+}
+
+impl Drop for UnsentBytes {
+    fn drop(&mut self) {
+        let sent = &self.request.0.sent;
+        sent.fetch_add(self.unsent, Ordering::Relaxed);
+    }
+}
+
+/// Bytes with something that is dropped with the last part of them.
+struct HeldBytes<H> {
+    bytes: Bytes,
+    _held: H,
+}
+
+impl<H> AsRef<[u8]> for HeldBytes<H> {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const KIB: usize = 1 << 10;
+
+    #[test]
+    fn what_is_unread_is_bounded_for_each_agent_and_in_all() {
+        let all = UnreadBytes::new(100 * KIB as u64);
+        let [a, b, c] = [(); 3].map(|()| {
+            let own = all.share(60 * KIB as u64);
+            ResponseBudget::new(all.clone(), own)
+        });
+        let held = a.admit(55 * KIB).unwrap();
+        assert!(a.admit(6 * KIB).is_none() && !b.is_full());
+        assert!(a.is_full(), "less than an eighth of its share is left");
+        let other = b.admit(45 * KIB).unwrap();
+        assert!(c.admit(KIB).is_none() && c.is_full());
+        assert!(c.admit(100).is_some(), "what is small always passes");
+        drop(held);
+        // One that is longer than the share, while its agent has nothing else.
+        let long = c.admit(80 * KIB).unwrap();
+        assert!(c.admit(KIB).is_none());
+        drop((other, long));
+        assert_eq!((all.taken(), c.own.taken()), (0, 0));
+    }
+
+    #[test]
+    fn bytes_are_counted_until_their_last_part_is_dropped() {
+        let all = UnreadBytes::new(1 << 20);
+        let budget = ResponseBudget::new(all.clone(), all.share(1 << 20));
+        let mut admitted = budget.admit(10 * KIB).unwrap();
+        let part = admitted
+            .take(4 * KIB)
+            .hold(Bytes::from(vec![b'x'; 4 * KIB]));
+        drop(admitted);
+        let rest = part.slice(1..2);
+        drop(part);
+        assert_eq!(all.taken(), 4 * KIB as u64);
+        drop(rest);
+        assert_eq!(all.taken(), 0);
+        let mut none = budget.count(0);
+        assert_eq!(none.take(2 * KIB).len(), 2 * KIB as u64);
+        assert_eq!(all.taken(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_response_waits_for_the_room_of_its_agent() {
+        let all = UnreadBytes::new(1 << 20);
+        let budget = ResponseBudget::new(all.clone(), all.share(10 * KIB as u64));
+        let first = budget.admit(8 * KIB).unwrap();
+        let waiting = budget.admit_later(8 * KIB);
+        tokio::pin!(waiting);
+        let early = tokio::time::timeout(Duration::from_millis(20), &mut waiting).await;
+        assert!(early.is_err());
+        drop(first);
+        assert_eq!(waiting.await.len(), 8 * KIB as u64);
+    }
+}
