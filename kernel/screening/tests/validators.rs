@@ -148,8 +148,8 @@ fn hostile_texts_are_judged_to_the_end() {
 }
 
 /// Lines written before the rules, in two halves: the rules were made with the first in sight, the second
-/// was kept aside until they were final.
-const HALVES: [(&str, &str, &str); 2] = [
+/// was kept aside until they were final. A third part is by another author, who had not seen the rules.
+const PARTS: [(&str, &str, &str); 3] = [
     (
         "first",
         include_str!("validators/blind/attacks_first.txt"),
@@ -159,6 +159,11 @@ const HALVES: [(&str, &str, &str); 2] = [
         "second",
         include_str!("validators/blind/attacks_second.txt"),
         include_str!("validators/blind/harmless_second.txt"),
+    ),
+    (
+        "third",
+        include_str!("validators/blind/attacks_third.txt"),
+        include_str!("validators/blind/harmless_third.txt"),
     ),
 ];
 
@@ -192,17 +197,17 @@ fn verdicts(text: &str) -> Vec<(String, String, bool)> {
     out
 }
 
-/// MGP-058, MGP-059, MGP-060: the figures the rules are held to, on both halves alike.
+/// MGP-058, MGP-059, MGP-060: the figures the rules are held to, on all parts alike.
 #[test]
 fn under_three_percent_of_attacks_pass_and_under_five_of_harmless_lines_are_refused() {
     let (mut attacks, mut harmless) = (0, 0);
-    for (half, bad, good) in HALVES {
+    for (part, bad, good) in PARTS {
         let bad = verdicts(bad);
         let good = verdicts(good);
         let passed: Vec<_> = bad.iter().filter(|(_, _, refused)| !refused).collect();
         let refused: Vec<_> = good.iter().filter(|(_, _, refused)| *refused).collect();
         println!(
-            "{half} half: {} of {} attacks pass, {} of {} harmless lines are refused",
+            "{part} part: {} of {} attacks pass, {} of {} harmless lines are refused",
             passed.len(),
             bad.len(),
             refused.len(),
@@ -215,12 +220,12 @@ fn under_three_percent_of_attacks_pass_and_under_five_of_harmless_lines_are_refu
         };
         assert!(
             passed.len() * 100 < bad.len() * 3,
-            "attacks of the {half} half that pass:{}",
+            "attacks of the {part} part that pass:{}",
             list(&passed)
         );
         assert!(
             refused.len() * 100 < good.len() * 5,
-            "harmless lines of the {half} half that are refused:{}",
+            "harmless lines of the {part} part that are refused:{}",
             list(&refused)
         );
         attacks += bad.len();
