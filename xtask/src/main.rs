@@ -1,6 +1,7 @@
 //! The chores of this workspace. `cargo xtask test` is the one gate: what it says is what is true.
 
 mod failures;
+mod fuzz;
 mod package;
 mod rows;
 mod step;
@@ -48,6 +49,17 @@ enum Chore {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         given: Vec<OsString>,
     },
+    /// Throw hostile bytes at what reads those of strangers: each target for a minute, or one for as long as it is given.
+    ///
+    /// It takes nightly Rust and cargo-fuzz. What was found is tried again first; an input that fails is kept in
+    /// tests/fuzz/artifacts.
+    Fuzz {
+        /// How long each target, in seconds.
+        #[arg(long, default_value_t = 60)]
+        seconds: u64,
+        /// Which targets; all of tests/fuzz/targets when none is named.
+        targets: Vec<String>,
+    },
     /// Connect the real Claude Code, Gemini CLI and Codex to a kernel, and take over what they had: two minutes, with
     /// some 700 MB of programs in the user's cache.
     ClientTest,
@@ -85,6 +97,13 @@ fn main() -> ExitCode {
         Chore::Test { quick } => run_groups(steps(quick)),
         Chore::Simulate { seeds } => run([Step::new(SIMULATOR, simulator(seeds)).counted()]),
         Chore::ClusterTest { given } => cluster_test(&given),
+        Chore::Fuzz { seconds, targets } => match fuzz::steps(&targets, seconds) {
+            Ok(steps) => run(steps),
+            Err(why) => {
+                eprintln!("{why}");
+                ExitCode::from(2)
+            }
+        },
         Chore::ClientTest => run([
             binaries(),
             Step::new("programs of clients", built_program("mgp-client-programs")),

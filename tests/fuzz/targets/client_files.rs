@@ -1,0 +1,49 @@
+//! Files of other programs: an entry that was put in is what is read there, taken out the file is as it was, and the rest
+//! stays. Where that cannot be, nothing is changed.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use mgp_clients::{DocumentForm, EntryPlace, put, read, remove};
+use serde_json::{Value, json};
+
+fuzz_target!(|input: (u8, &str)| {
+    let (which, text) = input;
+    let forms = [DocumentForm::Json, DocumentForm::Toml, DocumentForm::Yaml];
+    let form = forms[usize::from(which) % 3];
+    let Ok(before) = form.read(text) else {
+        return;
+    };
+    let _ = read(&before, None);
+    let place = EntryPlace {
+        table: "mcpServers",
+        name: "mgp",
+    };
+    let entry = json!({"command": "mgp", "args": ["stdio"]});
+    let Ok(edited) = put(form, text, place, &entry) else {
+        return;
+    };
+    let after = form.read(&edited).expect("it stays what it was");
+    assert_eq!(after["mcpServers"]["mgp"], entry);
+    assert_eq!(without(after), without(before));
+    // A form that cannot be edited is left alone, and what to do is said.
+    if let Ok(gone) = remove(form, &edited, place) {
+        let gone = form.read(&gone).expect("it stays what it was");
+        assert!(gone["mcpServers"]["mgp"].is_null());
+    }
+});
+
+/// All but the entry, and the table where nothing else is in it.
+fn without(mut document: Value) -> Value {
+    if let Some(table) = document.get_mut("mcpServers").and_then(Value::as_object_mut) {
+        table.remove("mgp");
+        if table.is_empty()
+            && let Some(top) = document.as_object_mut()
+        {
+            top.remove("mcpServers");
+        }
+    }
+    match document.as_object().is_some_and(serde_json::Map::is_empty) {
+        true => Value::Null,
+        false => document,
+    }
+}

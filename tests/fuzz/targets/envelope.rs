@@ -1,0 +1,33 @@
+//! A message is JSON to every other reader, and its parts are what they read.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use mgp_protocol::jsonrpc::{self, Message};
+use serde_json::Value;
+
+fuzz_target!(|frame: &[u8]| {
+    let other = serde_json::from_slice::<Value>(frame);
+    let _ = jsonrpc::batch(frame);
+    match jsonrpc::parse(frame) {
+        Err(malformed) => drop((malformed.code(), malformed.to_frame(), malformed.to_nobody())),
+        Ok(message) => {
+            let other = other.expect("what is taken is JSON");
+            let part = |raw: &str| serde_json::from_str::<Value>(raw).expect("a part is JSON");
+            match &message {
+                Message::Request { method, .. } | Message::Notification { method, .. } => {
+                    assert_eq!(other["method"].as_str(), Some(&**method));
+                    if let Some(params) = message.params() {
+                        assert_eq!(other["params"], part(params));
+                    }
+                }
+                Message::Response { outcome, .. } => {
+                    let (name, raw) = match outcome {
+                        Ok(raw) => ("result", raw),
+                        Err(raw) => ("error", raw),
+                    };
+                    assert_eq!(other[name], part(raw.get()));
+                }
+            }
+        }
+    }
+});

@@ -1,0 +1,28 @@
+//! What is read of a message that was cut, is read of the whole one, too.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use mgp_protocol::jsonrpc::torn::{self, Glance};
+use serde_json::Value;
+
+fuzz_target!(|bytes: &[u8]| {
+    let cut = Glance::at(bytes);
+    let _ = (cut.id(), cut.asks(), cut.answers(), torn::id_at_end(bytes));
+    let Ok(Value::Object(whole)) = serde_json::from_slice::<Value>(bytes) else {
+        return;
+    };
+    let text = std::str::from_utf8(bytes).expect("JSON is text");
+    let several = mgp_protocol::splice::members(text).is_none_or(|all| all.len() != whole.len());
+    if several {
+        return;
+    }
+    for (name, value) in &whole {
+        if let Some(first) = torn::first(bytes, name) {
+            assert_eq!(&serde_json::from_slice::<Value>(first).expect("a member is JSON"), value);
+        }
+    }
+    // A name that only looks like `method` counts here, too: what has one is no message that is taken.
+    if let (Some(cut), Some(method)) = (cut.method(), whole.get("method")) {
+        assert_eq!(method.as_str(), Some(cut));
+    }
+});

@@ -1,0 +1,89 @@
+//! `cargo xtask fuzz`: what strangers send, thrown at what reads it (`tests/fuzz`).
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::step::Step;
+use crate::target;
+
+/// Where it is, from the root of the project.
+const FOLDER: &str = "tests/fuzz";
+/// What there is: a file of `targets` for each.
+const TARGETS: [&str; 16] = [
+    "audit_log",
+    "client_files",
+    "code_safety",
+    "envelope",
+    "events",
+    "exact_numbers",
+    "grants",
+    "journal",
+    "lines",
+    "links",
+    "logins",
+    "patch",
+    "splice",
+    "tickets",
+    "torn",
+    "validators",
+];
+/// Longest input, in bytes: what has no bound is shown by a few thousand already.
+const LONGEST: &str = "-max_len=8192";
+/// Longest that one input may take, in seconds: some ten thousand times what it should.
+const PATIENCE: &str = "-timeout=10";
+
+/// A step for each target that is named, or for all of them.
+pub(crate) fn steps(named: &[String], seconds: u64) -> Result<Vec<Step>, String> {
+    if let Some(unknown) = named.iter().find(|name| !TARGETS.contains(&name.as_str())) {
+        let all = TARGETS.join(", ");
+        return Err(format!("there is no target {unknown}; there are {all}"));
+    }
+    let chosen = TARGETS
+        .into_iter()
+        .filter(|target| named.is_empty() || named.iter().any(|name| name == target));
+    let steps = chosen.map(|name| Step::new(name, fuzz(name, seconds)).needs("cargo-fuzz"));
+    Ok(steps.collect())
+}
+
+/// What was found before is tried again first; an input that fails lies in `artifacts` then, for a test.
+fn fuzz(name: &str, seconds: u64) -> Command {
+    let corpus = Path::new(FOLDER).join("corpus").join(name);
+    // Without it the program says so, and stops.
+    let _ = std::fs::create_dir_all(&corpus);
+    let mut command = Command::new("cargo");
+    // The kernel has no unsafe code: panics, differences and time are looked for.
+    command.args(["+nightly", "fuzz", "run", "--fuzz-dir", FOLDER]);
+    command.args(["--sanitizer", "none", name]).arg(&corpus);
+    command.arg(Path::new(FOLDER).join("seeds").join(name));
+    let time = format!("-max_total_time={seconds}");
+    command.args(["--", &time, LONGEST, PATIENCE, "-print_final_stats=1"]);
+    command.env("CARGO_TARGET_DIR", target().join("fuzz"));
+    // Another tool chain than the one that runs this.
+    command.env_remove("CARGO").env_remove("RUSTUP_TOOLCHAIN");
+    command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is not in the list is never run; each begins with something that it takes.
+    #[test]
+    fn every_target_is_run_and_has_a_seed() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("..")
+            .join(FOLDER);
+        let files = std::fs::read_dir(folder.join("targets")).unwrap();
+        let stem = |path: &Path| path.file_stem().unwrap().to_str().unwrap().to_owned();
+        let mut files: Vec<String> = files.map(|file| stem(&file.unwrap().path())).collect();
+        files.sort_unstable();
+        assert_eq!(files, TARGETS);
+        for target in TARGETS {
+            let seeds = std::fs::read_dir(folder.join("seeds").join(target));
+            assert!(
+                seeds.is_ok_and(|mut seeds| seeds.next().is_some()),
+                "{target}"
+            );
+        }
+    }
+}
