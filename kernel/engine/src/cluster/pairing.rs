@@ -16,7 +16,7 @@ use mgp_protocol::federation::pairing::{
 };
 use mgp_protocol::ids::NodeId;
 
-pub use self::ticket::{BadTicket, PairingSecret, PairingTicket};
+pub use self::ticket::{BadTicket, PairingSecret, PairingTicket, RANDOM};
 pub use self::words::{DRAWS, JoinNonce, PairingSide, Unrevealed};
 
 /// Tickets at a time: a person hands out a few.
