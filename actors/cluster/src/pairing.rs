@@ -19,7 +19,7 @@ use mgp_engine::cluster::pairing::{
 use mgp_engine::node_key::{NodeKey, PublicKey};
 use mgp_engine::policy::grants::ClusterId;
 use mgp_protocol::federation::hello::{NodeName, ToldRole};
-use mgp_protocol::federation::pairing::TicketId;
+use mgp_protocol::federation::pairing::{PairingCommitted, TicketId, WordNonce};
 use mgp_protocol::ids::NodeId;
 use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::mailbox::{AskError, Mailbox, Queued, Reply};
@@ -151,8 +151,10 @@ pub struct Joining {
     pub name: NodeName,
     /// When the ticket ends, in milliseconds since 1970.
     pub expires_ms: u64,
-    /// The words that both sides show.
-    pub words: String,
+    /// The words that both sides show, once they are known.
+    pub words: Option<String>,
+    /// The words are without nonces, for the inviter is older: who holds the ticket can grind them.
+    pub fixed_words: bool,
     /// How far it is.
     pub progress: JoinProgress,
 }
@@ -172,6 +174,14 @@ pub enum JoinProgress {
     Expired,
     /// It was let in and cannot keep what it was given.
     Failed(String),
+}
+
+/// What a node that shows a ticket is answered.
+#[derive(Debug)]
+pub struct AnsweredTicket {
+    pub(super) heard: PairingHeard,
+    /// Of this side, to a node that has revealed its own.
+    pub(super) nonce: Option<WordNonce>,
 }
 
 /// Why nothing is done.
@@ -267,8 +277,8 @@ impl PairingHandle {
             .await
     }
 
-    /// Shows a ticket to the node that made it, in place of one that is being shown. Answers at once, with the
-    /// words; [`Self::joining`] tells what comes of it.
+    /// Shows a ticket to the node that made it, in place of one that is being shown. Answers at once;
+    /// [`Self::joining`] tells the words, and what comes of it.
     ///
     /// # Errors
     /// [`PairingFailed`].
@@ -312,15 +322,22 @@ pub enum PairingMsg {
     Guest(Box<PairingLink>),
     /// The link of the node with this number is over.
     Left(u64),
-    /// It showed a ticket.
+    /// It showed a ticket, and commits to a nonce.
+    Commit(
+        Box<AskedOver>,
+        Reply<Result<PairingCommitted, PairingRefusal>>,
+    ),
+    /// It showed a ticket, and its nonce if it has committed to one.
     Shown(
         Box<AskedOver>,
-        Reply<Result<(PairingHeard, WaitForDecision), PairingRefusal>>,
+        Reply<Result<(AnsweredTicket, WaitForDecision), PairingRefusal>>,
     ),
     /// The kernel has written down who is let in, or cannot.
     Written(TicketId, Result<NodeAdmission, String>),
     /// The node has what it was given.
     Delivered(TicketId),
+    /// The words of this node's joining with that number.
+    Words(u64, String),
     /// How far this node's joining with that number is.
     Progress(u64, JoinProgress),
     /// A ticket's time may be over.
@@ -380,9 +397,11 @@ impl Actor for PairingActor {
             PairingMsg::Joining(reply) => reply.send(state.joining()),
             PairingMsg::Guest(link) => state.guest(link),
             PairingMsg::Left(number) => state.left(number).await,
+            PairingMsg::Commit(asked, reply) => reply.send(state.commit(*asked)),
             PairingMsg::Shown(asked, reply) => reply.send(state.shown(*asked)),
             PairingMsg::Written(id, outcome) => state.written(id, outcome),
             PairingMsg::Delivered(id) => state.delivered(id).await,
+            PairingMsg::Words(number, words) => state.words(number, words),
             PairingMsg::Progress(number, progress) => state.progress(number, progress),
             PairingMsg::Expire => state.expire().await,
         }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use http::uri::Authority;
 use mgp_callers::credential::Credential;
 use mgp_engine::doors::agent_registry::TokenDigest;
 use mgp_engine::doors::console::{BadSignInLink, BrowserSecrets, ConsoleSignIns};
@@ -14,6 +15,7 @@ use mgp_protocol::mgp::audit::{EventType, Outcome, Target, TraceId};
 use mgp_runtime::randomness;
 use mgp_runtime::time::unix_ms;
 use mgp_store::audit::{self, AuditHandle};
+use mgp_transports::http::guard::Allow;
 use mgp_transports::http::server::Door;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -60,6 +62,8 @@ struct ConsoleState {
 struct ConsolePlace {
     address: SocketAddr,
     secure: bool,
+    /// What the operator says clients write in the URL.
+    configured: Allow,
     sessions: Arc<Sessions>,
 }
 
@@ -84,11 +88,19 @@ impl Console {
         })
     }
 
-    /// The HTTP door is open at this address, with TLS where `secure`.
-    pub fn opened(&self, address: SocketAddr, secure: bool, sessions: Arc<Sessions>) {
+    /// The HTTP door is open at this address, with TLS where `secure`; browsers may also reach it as one of the
+    /// `configured` hosts.
+    pub fn opened(
+        &self,
+        address: SocketAddr,
+        secure: bool,
+        configured: Allow,
+        sessions: Arc<Sessions>,
+    ) {
         let _ = self.place.set(Some(ConsolePlace {
             address,
             secure,
+            configured,
             sessions,
         }));
     }
@@ -129,6 +141,16 @@ impl Console {
     /// Whether the door speaks TLS.
     pub(crate) fn is_secure(&self) -> bool {
         self.place().is_some_and(|place| place.secure)
+    }
+
+    /// True where a browser that wrote this authority in its URL reached this door, and not a program at another
+    /// port that passes its requests on. The name is the guard's to judge.
+    pub(crate) fn is_reached_at(&self, authority: &Authority) -> bool {
+        self.place().is_some_and(|place| {
+            let default = if place.secure { 443 } else { 80 };
+            let port = authority.port_u16().unwrap_or(default);
+            port == place.address.port() || place.configured.lists_host(authority.as_str())
+        })
     }
 
     /// The name of the cookie: ports share their cookies, so that of another kernel has another name.

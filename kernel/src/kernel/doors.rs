@@ -204,7 +204,11 @@ impl Bound {
         self.sessions = Some(sessions.clone());
         let console = started.console.clone();
         match kernel.http.console {
-            true => console.opened(door.addr(), self.tls.is_some(), sessions.clone()),
+            true => {
+                let configured = Allow::new(kernel.http.allowed_hosts.iter().cloned(), []);
+                let secure = self.tls.is_some();
+                console.opened(door.addr(), secure, configured, sessions.clone());
+            }
             false => console.left_out(),
         }
         let handler = Arc::new(HttpDoor {

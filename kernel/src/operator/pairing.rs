@@ -11,6 +11,7 @@ use mgp_engine::cluster::node_names::looks_like;
 use mgp_engine::policy::grants::MemberRole;
 use mgp_engine::timestamps::rfc3339_ms;
 use mgp_protocol::federation::hello::{NodeName, ToldRole};
+use mgp_protocol::ids::NodeId;
 use mgp_protocol::mgp::kernel::nodes::{
     Admitting, Answered, Approve, Founded, Invitations, Invite, Invited, Join, Refuse, Role, Stage,
     Ticket, WaitingNode, Withdraw,
@@ -198,6 +199,7 @@ impl Operator {
             called_before: waits.who.called_before.as_ref().map(ToString::to_string),
             looks_like: looks_like(waits.who.name.as_str(), known).map(str::to_owned),
             words: waits.who.words.clone(),
+            words_note: waits.who.fixed_words.then(|| words_note(waits.who.node)),
             role: given(waits.role),
             from: waits.from.map(plain).unwrap_or_default(),
             ticket: waits.id.to_string(),
@@ -297,7 +299,8 @@ impl Operator {
         Admitting {
             stage,
             inviter: self.cluster.name_of(joining.inviter),
-            words: Some(joining.words.clone()),
+            words: joining.words.clone(),
+            words_note: joining.fixed_words.then(|| words_note(joining.inviter)),
             name: joining.name.to_string(),
             role: admission.map(|admission| given(admission.role)),
             cluster: admission.map(|admission| admission.cluster.to_string()),
@@ -305,6 +308,14 @@ impl Operator {
             why,
         }
     }
+}
+
+/// Words without nonces are no proof against who holds the ticket; a whole id is.
+fn words_note(other: NodeId) -> String {
+    format!(
+        "the node there runs an older version, or says so: whoever holds the ticket can forge these words; compare \
+         its whole id too, which `mgp node id` shows there: {other}"
+    )
 }
 
 fn shown_ticket(ticket: &TicketStatus) -> Ticket {

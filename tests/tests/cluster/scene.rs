@@ -29,7 +29,7 @@ pub(crate) async fn join(host: &Kernel, guest: &Kernel, more: &[&str]) {
     let joining = guest.program(&["node", "join", &ticket, "--json"]);
     let approving = async {
         let waiting = waiting(host).await;
-        let shown = admission(&mut operator(guest).await).await;
+        let shown = shown_words(guest).await;
         assert_eq!(shown["words"], waiting["words"], "{shown:#} {waiting:#}");
         let words = waiting["words"].as_str().unwrap();
         host.mgp_json(&["node", "approve", words]).await
@@ -39,6 +39,21 @@ pub(crate) async fn join(host: &Kernel, guest: &Kernel, more: &[&str]) {
     let told = String::from_utf8_lossy(&joined.stderr).into_owned();
     assert!(joined.status.success(), "{told}");
     linked(host, guest).await;
+}
+
+/// How far a node's join is, once it shows the words.
+pub(crate) async fn shown_words(guest: &Kernel) -> Value {
+    let (mut operator, mut shown) = (operator(guest).await, Value::Null);
+    wait_until(
+        "the node that joins shows its words",
+        DEADLINE,
+        async || {
+            shown = admission(&mut operator).await;
+            !shown["words"].is_null()
+        },
+    )
+    .await;
+    shown
 }
 
 /// The node that waits to be let in.

@@ -334,6 +334,24 @@ async fn a_fork_bomb_does_not_go_off() {
     );
 }
 
+/// MGP-227: a file in memory is on no mount that could keep it from being run.
+#[tokio::test]
+async fn no_program_is_run_out_of_memory_where_none_may_be_started() {
+    let mut scene = Scene::new("", LEAST).await;
+    let memory = |flags: u32| json!({"what": "memory", "at": "/bin/true", "n": flags});
+    let why = scene.attempt(memory(0)).await.unwrap_err();
+    assert!(why.contains("not implemented"), "{why}");
+    // Memory that can never be run is as good as before, where the system knows it (Linux 6.3).
+    let sealed = scene.attempt(memory(nix::libc::MFD_NOEXEC_SEAL)).await;
+    match sealed {
+        Ok(tried) => assert!(
+            tried.contains("not implemented") && tried.contains("denied"),
+            "{tried}"
+        ),
+        Err(why) => assert!(why.contains("Invalid argument"), "{why}"),
+    }
+}
+
 /// MGP-227: with `shell.execute` it starts programs, which are in the same sandbox; how many, is bound
 /// where the system binds it, and else the report says so.
 #[tokio::test]

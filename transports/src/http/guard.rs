@@ -72,11 +72,17 @@ impl Allow {
     }
 
     fn has_host(&self, authority: &str) -> bool {
+        is_loopback(authority) || self.lists_host(authority)
+    }
+
+    /// True for a host that is configured, by its name alone or with this port.
+    #[must_use]
+    pub fn lists_host(&self, authority: &str) -> bool {
         let same = |host: &String| {
             host.eq_ignore_ascii_case(authority)
                 || name(authority).is_some_and(|name| host.eq_ignore_ascii_case(name))
         };
-        is_loopback(authority) || self.hosts.iter().any(same)
+        self.hosts.iter().any(same)
     }
 
     /// `own` is the host and port that were asked: those of a page of this door itself.

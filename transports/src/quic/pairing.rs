@@ -181,11 +181,11 @@ impl PairingLink {
         }
     }
 
-    /// The first message: whoever comes to be paired has it ready.
+    /// The next message, where the other side has it ready: whoever comes to be paired has its first one.
     ///
     /// # Errors
     /// [`StreamFailure`].
-    pub async fn first(&mut self) -> Result<Option<Bytes>, StreamFailure> {
+    pub async fn prompt(&mut self) -> Result<Option<Bytes>, StreamFailure> {
         self.read_until(Instant::now() + ASKING).await
     }
 

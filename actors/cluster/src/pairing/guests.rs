@@ -4,8 +4,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use mgp_engine::cluster::pairing::PairingRequest;
 use mgp_protocol::federation::assertion::LinkBinding;
-use mgp_protocol::federation::pairing::{PairingAsk, PairingMessage, TicketId};
+use mgp_protocol::federation::pairing::{PairingAsk, PairingMessage, TicketId, WordNonce};
 use mgp_protocol::ids::NodeId;
 use mgp_runtime::mailbox::{Mailbox, Reply};
 use mgp_transports::quic::PairingLink;
@@ -29,30 +30,54 @@ pub enum PairingDecision {
 pub(super) type WaitForDecision = watch::Receiver<PairingDecision>;
 
 /// A ticket that was shown.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct AskedOver {
     pub(super) ask: PairingAsk,
+    /// Revealed, of a node that committed to it.
+    pub(super) nonce: Option<WordNonce>,
     pub(super) node: NodeId,
     pub(super) key: [u8; 32],
     pub(super) binding: LinkBinding,
     pub(super) from: SocketAddr,
 }
 
+impl AskedOver {
+    pub(super) fn request(self, inviter: NodeId) -> PairingRequest {
+        PairingRequest {
+            ticket: self.ask.ticket,
+            proof: self.ask.proof,
+            binding: self.binding,
+            inviter,
+            key: self.key,
+            name: self.ask.name,
+            commitment: self.ask.commitment,
+        }
+    }
+}
+
 /// Hears one node, until it is let in or sent away, or its link ends.
 pub(super) async fn host(mut link: PairingLink, mailbox: Mailbox<PairingMsg>) {
-    let asked = link.first().await.ok().flatten();
+    let asked = link.prompt().await.ok().flatten();
     let asked = asked.and_then(|bytes| PairingMessage::decode(&bytes).ok());
     let Some(PairingMessage::Ask(ask)) = asked else {
         return;
     };
     let id = ask.ticket;
-    let asked = AskedOver {
+    let commits = ask.commitment.is_some();
+    let mut asked = AskedOver {
         ask,
+        nonce: None,
         node: link.peer(),
         key: link.peer_key(),
         binding: link.binding(),
         from: link.address(),
     };
+    if commits {
+        asked.nonce = exchange(&mut link, &asked, &mailbox).await;
+        if asked.nonce.is_none() {
+            return link.finish().await;
+        }
+    }
     let (reply, answer) = Reply::new();
     if mailbox
         .remind(PairingMsg::Shown(Box::new(asked), reply))
@@ -63,7 +88,11 @@ pub(super) async fn host(mut link: PairingLink, mailbox: Mailbox<PairingMsg>) {
     match answer.await {
         Ok(Ok((shown, decided))) => {
             link.proven();
-            if said(&mut link, &PairingMessage::Heard(shown.proof)).await {
+            let answer = match shown.nonce {
+                Some(nonce) => PairingMessage::Reveal(nonce),
+                None => PairingMessage::Heard(shown.heard.proof),
+            };
+            if said(&mut link, &answer).await {
                 wait(link, id, decided, &mailbox).await;
             }
         }
@@ -72,6 +101,39 @@ pub(super) async fn host(mut link: PairingLink, mailbox: Mailbox<PairingMsg>) {
             link.finish().await;
         }
         Err(_ended) => {}
+    }
+}
+
+/// Commits to this side's nonce and reads the node's; nothing where it is refused, or says something else.
+async fn exchange(
+    link: &mut PairingLink,
+    asked: &AskedOver,
+    mailbox: &Mailbox<PairingMsg>,
+) -> Option<WordNonce> {
+    let (reply, answer) = Reply::new();
+    let commit = PairingMsg::Commit(Box::new(asked.clone()), reply);
+    mailbox.remind(commit).ok()?;
+    match answer.await.ok()? {
+        Ok(committed) => {
+            link.proven();
+            if !said(link, &PairingMessage::Committed(committed)).await {
+                return None;
+            }
+            let revealed = link.prompt().await.ok()??;
+            match PairingMessage::decode(&revealed).ok()? {
+                PairingMessage::Reveal(nonce) => Some(nonce),
+                PairingMessage::Ask(_)
+                | PairingMessage::Heard(_)
+                | PairingMessage::Committed(_)
+                | PairingMessage::Refused(_)
+                | PairingMessage::Part(_)
+                | PairingMessage::Taken => None,
+            }
+        }
+        Err(refusal) => {
+            said(link, &PairingMessage::Refused(refusal.to_string())).await;
+            None
+        }
     }
 }
 

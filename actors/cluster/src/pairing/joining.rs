@@ -2,16 +2,20 @@
 
 use std::time::Duration;
 
-use mgp_engine::cluster::pairing::{PairingEnds, PairingTicket, is_proven};
+use mgp_engine::cluster::pairing::{
+    JoinNonce, PairingEnds, PairingSide, PairingTicket, Unrevealed, is_proven,
+};
 use mgp_engine::node_key::PublicKey;
 use mgp_engine::policy::grants::ClusterId;
 use mgp_protocol::federation::hello::NodeName;
 use mgp_protocol::federation::pairing::{
-    PARTS_MAX, PairingAsk, PairingMessage, WelcomeBook, WelcomePart,
+    PARTS_MAX, PairingAsk, PairingMessage, WelcomeBook, WelcomePart, WordCommitment, WordNonce,
+    WordNonces,
 };
 use mgp_protocol::ids::NodeId;
 use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::mailbox::{Mailbox, Reply};
+use mgp_runtime::randomness;
 use mgp_runtime::time::unix_ms;
 use mgp_transports::quic::{NoLink, PairingLink};
 
@@ -30,6 +34,7 @@ pub(super) struct JoinTask {
     pub(super) own: NodeId,
     pub(super) ticket: PairingTicket,
     pub(super) name: NodeName,
+    pub(super) nonce: JoinNonce,
     pub(super) links: LinksHandle,
     pub(super) events: EventSink<PairingEvent>,
     pub(super) mailbox: Mailbox<PairingMsg>,
@@ -44,7 +49,7 @@ enum NotYet {
 }
 
 impl JoinTask {
-    pub(super) async fn run(self) {
+    pub(super) async fn run(mut self) {
         let ends = self.ticket.expires_ms.saturating_add(CLOCKS_MS);
         while unix_ms() < ends {
             match self.attempt().await {
@@ -63,38 +68,14 @@ impl JoinTask {
             .remind(PairingMsg::Progress(self.number, progress));
     }
 
-    async fn attempt(&self) -> Result<NodeAdmission, NotYet> {
+    async fn attempt(&mut self) -> Result<NodeAdmission, NotYet> {
         let mut link = self.dial().await?;
         let ends = PairingEnds {
             inviter: NodeId::of_key(&self.ticket.inviter),
             joiner: self.own,
             binding: link.binding(),
         };
-        let secret = &self.ticket.secret;
-        let ask = PairingMessage::Ask(PairingAsk {
-            ticket: secret.id(),
-            name: self.name.clone(),
-            proof: ends.asking(secret),
-        });
-        if !said(&mut link, &ask).await {
-            return Err(lost(&link));
-        }
-        match heard(&mut link).await {
-            Some(PairingMessage::Heard(proof)) if is_proven(&proof, &ends.answering(secret)) => {}
-            Some(PairingMessage::Refused(why)) => {
-                return Err(NotYet::Never(JoinProgress::Refused(why)));
-            }
-            Some(
-                PairingMessage::Heard(_)
-                | PairingMessage::Ask(_)
-                | PairingMessage::Part(_)
-                | PairingMessage::Taken,
-            ) => {
-                let why = "the other side does not know the ticket's secret".to_owned();
-                return Err(NotYet::Never(JoinProgress::Refused(why)));
-            }
-            None => return Err(lost(&link)),
-        }
+        self.show_ticket(&mut link, &ends).await?;
         self.tell(JoinProgress::Waiting);
         let admission = self.welcome(&mut link).await?;
         let (reply, kept) = Reply::new();
@@ -113,6 +94,95 @@ impl JoinTask {
         let _told = said(&mut link, &PairingMessage::Taken).await;
         link.finish().await;
         Ok(admission)
+    }
+
+    /// Shows the ticket, and makes the words with the other side where it knows nonces.
+    async fn show_ticket(
+        &mut self,
+        link: &mut PairingLink,
+        ends: &PairingEnds,
+    ) -> Result<(), NotYet> {
+        let secret = &self.ticket.secret;
+        let (side, nonce) = (PairingSide::Joiner, self.nonce.nonce());
+        let ask = PairingMessage::Ask(PairingAsk {
+            ticket: secret.id(),
+            name: self.name.clone(),
+            proof: ends.asking(secret),
+            commitment: Some(ends.commitment(side, &self.name, nonce, secret)),
+        });
+        if !said(link, &ask).await {
+            return Err(lost(link));
+        }
+        let expected = ends.answering(secret);
+        match heard(link).await {
+            Some(PairingMessage::Committed(theirs)) if is_proven(&theirs.proof, &expected) => {
+                self.exchange(link, ends, &theirs.commitment).await
+            }
+            Some(PairingMessage::Heard(proof)) if is_proven(&proof, &expected) => {
+                match secret.has_nonces() {
+                    true => Err(never(
+                        "the other side answers like an older version, and the ticket is of a newer one: \
+                         somebody may be trying to choose the words; ask for another ticket",
+                    )),
+                    false => Ok(()),
+                }
+            }
+            Some(PairingMessage::Refused(why)) => Err(never(&why)),
+            Some(
+                PairingMessage::Heard(_)
+                | PairingMessage::Committed(_)
+                | PairingMessage::Reveal(_)
+                | PairingMessage::Ask(_)
+                | PairingMessage::Part(_)
+                | PairingMessage::Taken,
+            ) => Err(never("the other side does not know the ticket's secret")),
+            None => Err(lost(link)),
+        }
+    }
+
+    /// Reveals the nonce of this side to this commitment, reads the other one, and shows the words.
+    async fn exchange(
+        &mut self,
+        link: &mut PairingLink,
+        ends: &PairingEnds,
+        theirs: &WordCommitment,
+    ) -> Result<(), NotYet> {
+        let own = match self.nonce.reveal(theirs, WordNonce(randomness::bytes())) {
+            Ok(own) => own,
+            Err(Unrevealed::Redrawn) => {
+                return Err(NotYet::Again("the words are made anew".to_owned()));
+            }
+            Err(Unrevealed::TooOften) => {
+                return Err(never("the other side changes the words again and again"));
+            }
+        };
+        if !said(link, &PairingMessage::Reveal(own)).await {
+            return Err(lost(link));
+        }
+        let (name, secret) = (&self.name, &self.ticket.secret);
+        match heard(link).await {
+            Some(PairingMessage::Reveal(inviter))
+                if ends.commitment(PairingSide::Inviter, name, &inviter, secret) == *theirs =>
+            {
+                let nonces = WordNonces {
+                    inviter,
+                    joiner: own,
+                };
+                let words = ends.words_with_nonces(name, secret, &nonces);
+                let _ended = self.mailbox.remind(PairingMsg::Words(self.number, words));
+                Ok(())
+            }
+            Some(PairingMessage::Refused(why)) => Err(never(&why)),
+            Some(
+                PairingMessage::Reveal(_)
+                | PairingMessage::Heard(_)
+                | PairingMessage::Committed(_)
+                | PairingMessage::Ask(_)
+                | PairingMessage::Part(_)
+                | PairingMessage::Taken,
+            ) => Err(never("the other side reveals what it did not commit to")),
+            None => Err(lost(link)),
+        }
     }
 
     async fn dial(&self) -> Result<PairingLink, NotYet> {
@@ -134,7 +204,6 @@ impl JoinTask {
 
     /// What the other side gives, once a person there has decided.
     async fn welcome(&self, link: &mut PairingLink) -> Result<NodeAdmission, NotYet> {
-        let never = |why: &str| NotYet::Never(JoinProgress::Refused(why.to_owned()));
         let mut bytes = Vec::new();
         loop {
             match heard(link).await {
@@ -150,7 +219,13 @@ impl JoinTask {
                 Some(PairingMessage::Refused(why)) => {
                     return Err(NotYet::Never(JoinProgress::Refused(why)));
                 }
-                Some(PairingMessage::Ask(_) | PairingMessage::Heard(_) | PairingMessage::Taken) => {
+                Some(
+                    PairingMessage::Ask(_)
+                    | PairingMessage::Heard(_)
+                    | PairingMessage::Committed(_)
+                    | PairingMessage::Reveal(_)
+                    | PairingMessage::Taken,
+                ) => {
                     return Err(never("the other side sends what cannot be read"));
                 }
                 None => return Err(NotYet::Again("nobody there has decided yet".to_owned())),
@@ -167,6 +242,10 @@ impl JoinTask {
             never("the other side lets it into another cluster than the ticket said")
         })
     }
+}
+
+fn never(why: &str) -> NotYet {
+    NotYet::Never(JoinProgress::Refused(why.to_owned()))
 }
 
 /// Why nothing more is heard.

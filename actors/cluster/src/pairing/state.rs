@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_engine::cluster::pairing::{
-    LIVES_MS, PairingEnds, PairingHeard, PairingRefusal, PairingSecret, PairingTicket, TicketStage,
+    JoinNonce, LIVES_MS, PairingEnds, PairingRefusal, PairingSecret, PairingTicket, TicketStage,
     TicketTerms, TicketsOut,
 };
 use mgp_engine::node_key::{NodeKey, PublicKey};
 use mgp_protocol::federation::assertion::LinkBinding;
 use mgp_protocol::federation::hello::NodeName;
-use mgp_protocol::federation::pairing::TicketId;
+use mgp_protocol::federation::pairing::{PairingCommitted, TicketId, WordNonce};
 use mgp_protocol::ids::NodeId;
 use mgp_protocol::mgp::audit::{Actor, ActorKind, Event, EventType, Outcome, Target, TraceId};
 use mgp_runtime::event_sink::EventSink;
@@ -28,8 +28,8 @@ use tokio::sync::watch;
 use super::guests::{self, AskedOver, PairingDecision, WaitForDecision};
 use super::joining::{CLOCKS_MS, JoinTask};
 use super::{
-    AdmitNode, InviteTerms, Invited, JoinProgress, Joining, NodeAdmission, PairingEvent,
-    PairingFailed, PairingMsg, PairingStart, TicketStatus, WaitingNode,
+    AdmitNode, AnsweredTicket, InviteTerms, Invited, JoinProgress, Joining, NodeAdmission,
+    PairingEvent, PairingFailed, PairingMsg, PairingStart, TicketStatus, WaitingNode,
 };
 use crate::links::LinksHandle;
 
@@ -114,7 +114,7 @@ impl PairingState {
         }
         let lives = terms.lives_for.map(|lives| lives.as_millis());
         let lives = lives.map_or(LIVES_MS, |lives| u64::try_from(lives).unwrap_or(u64::MAX));
-        let secret = PairingSecret(randomness::bytes());
+        let secret = PairingSecret::with_nonces(&randomness::bytes());
         let ticket = PairingTicket {
             inviter: self.key.public().0,
             cluster: terms.cluster.0,
@@ -202,31 +202,48 @@ impl PairingState {
         }
     }
 
+    /// Answers a node's commitment with this side's.
+    pub(super) fn commit(&mut self, asked: AskedOver) -> Result<PairingCommitted, PairingRefusal> {
+        let (id, by) = (asked.ask.ticket, by_node(&asked));
+        let (request, fresh) = (asked.request(self.key.node()), randomness::bytes());
+        let committed = self.tickets.commit(&request, WordNonce(fresh), unix_ms());
+        committed.inspect_err(|refusal| self.note_refusal(id, by, refusal))
+    }
+
+    fn note_refusal(&mut self, id: TicketId, by: Actor, refusal: &PairingRefusal) {
+        if self.refusals < REFUSALS_TOLD {
+            self.refusals += 1;
+            let details =
+                json!({"step": "refused", "ticket": id.to_string(), "reason": refusal.to_string()});
+            self.tell(by, Outcome::Denied, details);
+        }
+    }
+
     pub(super) fn shown(
         &mut self,
         asked: AskedOver,
-    ) -> Result<(PairingHeard, WaitForDecision), PairingRefusal> {
-        let (id, own) = (asked.ask.ticket, self.key.node());
-        let who = (asked.key, asked.ask.name);
-        let heard = self
-            .tickets
-            .asked(id, &asked.ask.proof, asked.binding, own, who, unix_ms());
-        let by = Actor {
-            kind: ActorKind::Node,
-            id: asked.node.to_string(),
+    ) -> Result<(AnsweredTicket, WaitForDecision), PairingRefusal> {
+        let (id, by, from) = (asked.ask.ticket, by_node(&asked), asked.from);
+        let nonce = asked.nonce;
+        let request = asked.request(self.key.node());
+        let answered = match nonce {
+            Some(nonce) => {
+                let revealed = self.tickets.reveal(&request, &nonce, unix_ms());
+                revealed.map(|(heard, own)| (heard, Some(own)))
+            }
+            None => self
+                .tickets
+                .asked(&request, unix_ms())
+                .map(|heard| (heard, None)),
         };
-        let heard = match heard {
-            Ok(heard) => heard,
+        let (heard, nonce) = match answered {
+            Ok(answered) => answered,
             Err(refusal) => {
-                if self.refusals < REFUSALS_TOLD {
-                    self.refusals += 1;
-                    let details = json!({"step": "refused", "ticket": id.to_string(), "reason": refusal.to_string()});
-                    self.tell(by, Outcome::Denied, details);
-                }
+                self.note_refusal(id, by, &refusal);
                 return Err(refusal);
             }
         };
-        self.shown_from.insert(id, asked.from);
+        self.shown_from.insert(id, from);
         let decided = self
             .decisions
             .get(&id)
@@ -243,7 +260,7 @@ impl PairingState {
         if heard.approved {
             self.approve(id, None);
         }
-        Ok((heard, decided))
+        Ok((AnsweredTicket { heard, nonce }, decided))
     }
 
     /// Lets a node in: a person says so who looked at these words, or the ticket did before.
@@ -401,7 +418,9 @@ impl PairingState {
             inviter,
             name: name.clone(),
             expires_ms: ticket.expires_ms,
-            words: ends.words(&name, &ticket.secret),
+            // Of a maker that knows nonces the words are known once both are.
+            words: (!ticket.secret.has_nonces()).then(|| ends.words(&name, &ticket.secret)),
+            fixed_words: !ticket.secret.has_nonces(),
             progress: JoinProgress::Dialing(None),
         };
         self.numbers += 1;
@@ -411,6 +430,7 @@ impl PairingState {
             own,
             ticket,
             name,
+            nonce: JoinNonce::new(WordNonce(randomness::bytes())),
             links: self.links.clone(),
             events: self.events.clone(),
             mailbox: self.mailbox.clone(),
@@ -424,6 +444,14 @@ impl PairingState {
         self.joining.as_ref().map(|(_, joining, _)| joining.clone())
     }
 
+    pub(super) fn words(&mut self, number: u64, words: String) {
+        if let Some((current, joining, _)) = &mut self.joining
+            && *current == number
+        {
+            (joining.words, joining.fixed_words) = (Some(words), false);
+        }
+    }
+
     pub(super) fn progress(&mut self, number: u64, progress: JoinProgress) {
         if let Some((current, joining, _)) = &mut self.joining
             && *current == number
@@ -434,6 +462,13 @@ impl PairingState {
 
     fn tell(&self, by: Actor, outcome: Outcome, details: Value) {
         self.audit.tell(pairing_event(by, outcome, details));
+    }
+}
+
+fn by_node(asked: &AskedOver) -> Actor {
+    Actor {
+        kind: ActorKind::Node,
+        id: asked.node.to_string(),
     }
 }
 

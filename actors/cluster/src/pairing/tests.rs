@@ -3,15 +3,21 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_engine::cluster::pairing::{PairingRefusal, PairingTicket};
+use mgp_engine::cluster::pairing::{
+    PairingEnds, PairingRefusal, PairingSecret, PairingTicket, is_proven,
+};
 use mgp_engine::node_key::NodeKey;
 use mgp_engine::policy::grants::ClusterId;
 use mgp_protocol::federation::ends::LinkClose;
 use mgp_protocol::federation::hello::{NodeName, ToldRole};
+use mgp_protocol::federation::pairing::{PairingAsk, PairingMessage};
+use mgp_protocol::ids::NodeId;
 use mgp_runtime::event_sink::EventSink;
+use mgp_runtime::time::unix_ms;
 use mgp_store::audit::AuditHandle;
 use tokio::sync::mpsc;
 
+use super::guests::{heard, said};
 use super::{
     AdmitNode, InviteTerms, JoinProgress, NodeAdmission, PairingActor, PairingEvent, PairingFailed,
     PairingHandle, PairingStart, WaitingNode,
@@ -107,6 +113,21 @@ impl PairingScene {
         self.pairing.invite(self.terms()).await.unwrap().ticket
     }
 
+    /// The words that it shows, once both sides have revealed their nonces.
+    async fn words(&self) -> String {
+        soon(async {
+            loop {
+                let joining = self.pairing.joining().await.unwrap().unwrap();
+                if let Some(words) = joining.words {
+                    assert!(!joining.fixed_words);
+                    return words;
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        })
+        .await
+    }
+
     /// The end of what it is joining.
     async fn outcome(&self) -> JoinProgress {
         soon(async {
@@ -146,10 +167,12 @@ async fn a_node_comes_in_with_a_ticket_and_a_persons_yes() {
         .replacen(" \n", "-", 1);
     let joining = b.pairing.join(spoken, named("desk")).await.unwrap();
     assert_eq!(joining.inviter, a.key.node());
+    assert_eq!(joining.words, None, "they are not known before both commit");
     let waiting = soon(a.asked.recv()).await.unwrap();
+    assert!(!waiting.who.fixed_words);
     assert_eq!(
         (waiting.who.node, &waiting.who.words),
-        (b.key.node(), &joining.words)
+        (b.key.node(), &b.words().await)
     );
     assert_eq!(
         a.pairing.waiting().await.unwrap(),
@@ -263,10 +286,15 @@ async fn a_yes_to_one_name_lets_no_other_in() {
     let join = |name| b.pairing.join(ticket.clone(), named(name));
     join("desk").await.unwrap();
     let desk = soon(a.asked.recv()).await.unwrap();
-    let shown = join("nas").await.unwrap();
+    join("nas").await.unwrap();
     let nas = soon(a.asked.recv()).await.unwrap();
     assert_eq!((nas.id, nas.who.node), (desk.id, desk.who.node));
-    assert_eq!(nas.who.words, shown.words, "both sides show the new ones");
+    assert_ne!(nas.who.words, desk.who.words);
+    assert_eq!(
+        nas.who.words,
+        b.words().await,
+        "both sides show the new ones"
+    );
     let changed = PairingFailed::Refused(PairingRefusal::Changed);
     assert_eq!(
         a.pairing.approve(desk.id, desk.who.words).await,
@@ -277,6 +305,104 @@ async fn a_yes_to_one_name_lets_no_other_in() {
         .unwrap();
     let admitted = soon(a.admitted.recv()).await.unwrap();
     assert_eq!(admitted.name, named("nas"));
+}
+
+/// Decision 86: the same node, name and ticket have other words each time they are paired, so none can be prepared.
+#[tokio::test]
+async fn words_are_other_ones_whenever_a_node_joins_anew() {
+    let (mut a, b) = two().await;
+    let ticket = a.invite().await;
+    b.pairing.join(ticket.clone(), named("desk")).await.unwrap();
+    let first = soon(a.asked.recv()).await.unwrap();
+    b.pairing.join(ticket, named("desk")).await.unwrap();
+    let second = soon(a.asked.recv()).await.unwrap();
+    assert_eq!(first.who.node, second.who.node);
+    assert_ne!(first.who.words, second.who.words);
+    assert_eq!(b.words().await, second.who.words);
+}
+
+/// Decision 86: an older node pairs as before, and its words are marked.
+#[tokio::test]
+async fn an_older_node_joins_with_the_words_of_before_which_are_marked() {
+    let (mut a, b) = two().await;
+    let ticket = PairingTicket::read(&a.invite().await).unwrap();
+    let endpoint = b.links.endpoint().unwrap();
+    let mut link = endpoint.dial_pairing(a.key.node(), &a.at).await.unwrap();
+    let ends = PairingEnds {
+        inviter: a.key.node(),
+        joiner: b.key.node(),
+        binding: link.binding(),
+    };
+    let ask = PairingMessage::Ask(PairingAsk {
+        ticket: ticket.secret.id(),
+        name: named("desk"),
+        proof: ends.asking(&ticket.secret),
+        commitment: None,
+    });
+    assert!(said(&mut link, &ask).await);
+    let Some(PairingMessage::Heard(proof)) = soon(heard(&mut link)).await else {
+        panic!("an older node reads nothing else");
+    };
+    assert!(is_proven(&proof, &ends.answering(&ticket.secret)));
+    let waiting = soon(a.asked.recv()).await.unwrap();
+    let words = ends.words(&named("desk"), &ticket.secret);
+    assert_eq!((waiting.who.words, waiting.who.fixed_words), (words, true));
+}
+
+/// Decision 86: a node that knows no nonces answers, under a ticket that says what its maker knows.
+#[tokio::test]
+async fn only_a_ticket_of_an_older_node_is_answered_without_nonces() {
+    let [a, b] = keys();
+    let mut older = LinkNode::start(&a).await;
+    older.links.set_pairing(true).await.unwrap();
+    let b = PairingScene::new(&b).await;
+    let ticket = |secret: PairingSecret| PairingTicket {
+        inviter: a.public().0,
+        cluster: CLUSTER.0,
+        secret,
+        expires_ms: unix_ms() + 60_000,
+        places: vec![older.at.to_string()],
+    };
+    let [old, new] = [PairingSecret([7; 32]), PairingSecret::with_nonces(&[7; 28])];
+    let [old_ticket, new_ticket] = [ticket(old.clone()), ticket(new.clone())];
+    let inviter = a.node();
+    tokio::spawn(async move {
+        while let Some(event) = older.events.recv().await {
+            let LinksEvent::Pairing(mut link) = event else {
+                continue;
+            };
+            let Some(PairingMessage::Ask(ask)) = heard(&mut link).await else {
+                continue;
+            };
+            let secret = if ask.ticket == old.id() { &old } else { &new };
+            let ends = PairingEnds {
+                inviter,
+                joiner: NodeId::of_key(&link.peer_key()),
+                binding: link.binding(),
+            };
+            said(&mut link, &PairingMessage::Heard(ends.answering(secret))).await;
+            tokio::spawn(async move { link.next().await.is_ok() });
+        }
+    });
+    let joining = b.pairing.join(old_ticket.text(), named("desk")).await;
+    let joining = joining.unwrap();
+    assert!(joining.words.is_some() && joining.fixed_words);
+    soon(async {
+        while b.pairing.joining().await.unwrap().unwrap().progress != JoinProgress::Waiting {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await;
+    let pairing = &b.pairing;
+    pairing
+        .join(new_ticket.text(), named("desk"))
+        .await
+        .unwrap();
+    let JoinProgress::Refused(why) = b.outcome().await else {
+        panic!("{:?}", b.outcome().await);
+    };
+    assert!(why.contains("answers like an older version"), "{why}");
+    assert_eq!(pairing.joining().await.unwrap().unwrap().words, None);
 }
 
 /// Who has seen a ticket after another node showed it, or knows no secret, gets nowhere.

@@ -115,6 +115,7 @@ function joining(node, kernel, store) {
     h('header', { class: 'row' }, pill('warn', 'A node'), h('b', {}, visible(node.name)), h('span', { class: 'dim' }, `as ${node.role}, from ${node.from}`)),
     node.called_before && h('p', { class: 'note bad' }, 'It asked as ', visible(node.called_before), ' before; its words are new ones.'),
     node.looks_like && h('p', { class: 'note bad' }, `Its name is hard to tell from that of ${node.looks_like}.`),
+    node.words_note && h('p', { class: 'note bad' }, visible(node.words_note)),
     h('p', { class: 'asked' }, 'It is the one you mean if it shows the same three words: ', h('b', { class: 'words' }, node.words)),
     h('div', { class: 'row' }, h('button', { class: 'yes main', onclick: (event) => decide('mgp/kernel/nodes/approve', event.target) }, 'Let it in ', h('kbd', {}, 'y')),
       h('button', { class: 'no bad', onclick: (event) => decide('mgp/kernel/nodes/refuse', event.target) }, 'Turn it away ', h('kbd', {}, 'n'))));

@@ -195,6 +195,7 @@ impl Unwelcome {
             bearer::BadBearerToken::Expired(at_ms) => Self::Expired(rfc3339_ms(at_ms)),
             bearer::BadBearerToken::Scope => Self::Scope,
             why @ (bearer::BadBearerToken::Malformed
+            | bearer::BadBearerToken::DuplicateClaim
             | bearer::BadBearerToken::Algorithm
             | bearer::BadBearerToken::UnknownKey
             | bearer::BadBearerToken::Signature

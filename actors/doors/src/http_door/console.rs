@@ -53,6 +53,12 @@ pub(super) enum NotSignedIn {
     /// In the clear, under a name that others have, too.
     #[error("in the clear, the console is reached as localhost or 127.0.0.1 only")]
     InTheClear,
+    /// Under a port that is another program's, or leads here unannounced.
+    #[error(
+        "the console is at another port; where a port is forwarded to it, list the host with that port under \
+         `allowed_hosts` in [http]"
+    )]
+    OtherPort,
     /// Its secrets are not good, or not any more.
     #[error("this browser is not signed in; `mgp console` makes a link")]
     Unknown,
@@ -65,7 +71,9 @@ impl NotSignedIn {
     pub(super) fn answer(self) -> Response<ReplyBody> {
         let code = match self {
             Self::Unknown => StatusCode::UNAUTHORIZED,
-            Self::OtherPage | Self::InTheClear | Self::OtherDoor => StatusCode::FORBIDDEN,
+            Self::OtherPage | Self::InTheClear | Self::OtherPort | Self::OtherDoor => {
+                StatusCode::FORBIDDEN
+            }
         };
         refusal(code, &self.to_string())
     }
@@ -233,6 +241,10 @@ fn comes_from_the_page<B>(console: &Console, request: &Request<B>) -> Result<(),
     let scheme = if console.is_secure() { "https" } else { "http" };
     if !console.is_secure() && !is_loopback(own) {
         return Err(NotSignedIn::InTheClear);
+    }
+    let authority = own.parse().map_err(|_| NotSignedIn::OtherPage)?;
+    if !console.is_reached_at(&authority) {
+        return Err(NotSignedIn::OtherPort);
     }
     let site = headers::text(headers, &FETCH_SITE);
     let same_site = site.is_none_or(|site| site == "same-origin");

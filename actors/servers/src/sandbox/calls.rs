@@ -135,7 +135,7 @@ pub(super) fn confine(open: Open) -> Result<(), String> {
     }
     let refusals = [
         (never, libc::EPERM),
-        (all(UNKNOWN), libc::ENOSYS),
+        (unknown(open.programs)?, libc::ENOSYS),
         (sockets(open.outbound, open.listen)?, libc::EACCES),
     ];
     let arch = TargetArch::try_from(ARCH).map_err(|e| e.to_string())?;
@@ -173,6 +173,19 @@ fn never(programs: bool) -> Result<Rules, String> {
         rules.extend(all(&[libc::SYS_fork, libc::SYS_vfork]));
     }
     rules.insert(libc::SYS_clone, clone);
+    Ok(rules)
+}
+
+/// Files in memory are on no mount, so neither Landlock nor `noexec` holds for them: without permission to
+/// start programs they can only be made so that nobody can ever execute them, and nothing is executed by its
+/// descriptor.
+fn unknown(programs: bool) -> Result<Rules, String> {
+    let mut rules = all(UNKNOWN);
+    if !programs {
+        rules.extend(all(&[libc::SYS_execveat]));
+        let executable = rule(&[within(1, u64::from(libc::MFD_NOEXEC_SEAL), 0)])?;
+        rules.insert(libc::SYS_memfd_create, vec![executable]);
+    }
     Ok(rules)
 }
 
@@ -300,6 +313,14 @@ mod tests {
                 .unwrap()
                 .contains_key(&libc::SYS_connect)
         );
+    }
+
+    #[test]
+    fn programs_in_memory_are_for_those_who_may_start_programs() {
+        let [shut, open] = [unknown(false).unwrap(), unknown(true).unwrap()];
+        assert!(shut[&libc::SYS_execveat].is_empty(), "however it is asked");
+        assert_eq!(shut[&libc::SYS_memfd_create].len(), 1);
+        assert_eq!(open, all(UNKNOWN));
     }
 
     #[cfg(target_arch = "x86_64")]

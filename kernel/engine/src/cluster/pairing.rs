@@ -4,16 +4,20 @@
 //! that a link that is lost costs nothing; nobody else may.
 
 mod ticket;
+mod words;
 
 use std::collections::BTreeMap;
 
 use mgp_protocol::federation::assertion::LinkBinding;
 use mgp_protocol::federation::hello::{NodeName, ToldRole};
 use mgp_protocol::federation::node_id::pairing_words;
-use mgp_protocol::federation::pairing::{PairingProof, TicketId};
+use mgp_protocol::federation::pairing::{
+    PairingCommitted, PairingProof, TicketId, WordCommitment, WordNonce, WordNonces,
+};
 use mgp_protocol::ids::NodeId;
 
-pub use self::ticket::{BadTicket, PairingSecret, PairingTicket};
+pub use self::ticket::{BadTicket, PairingSecret, PairingTicket, RANDOM};
+pub use self::words::{DRAWS, JoinNonce, PairingSide, Unrevealed};
 
 /// Tickets at a time: a person hands out a few.
 pub const TICKETS: usize = 16;
@@ -44,7 +48,7 @@ impl PairingEnds {
         self.proof(secret, b"mgp pairing answers 1")
     }
 
-    /// The words that both sides show, where the joiner wants to be called so.
+    /// The words that both sides show where one of them knows no nonces, and the joiner wants to be called so.
     #[must_use]
     pub fn words(&self, name: &NodeName, secret: &PairingSecret) -> String {
         pairing_words(&self.inviter, &self.joiner, name, &secret.0)
@@ -88,6 +92,8 @@ pub struct PairingNode {
     pub called_before: Option<NodeName>,
     /// What both sides show. They are of its key and its name: under another name it shows other ones.
     pub words: String,
+    /// The words are without nonces, as an older node shows them: whoever holds the ticket can grind them.
+    pub fixed_words: bool,
     /// Since when it waits, in milliseconds since 1970.
     pub since_ms: u64,
 }
@@ -113,6 +119,37 @@ pub struct OpenTicket {
     pub terms: TicketTerms,
     /// How far it is.
     pub stage: TicketStage,
+    /// The last commitment, and the nonce that answers it.
+    exchange: Option<WordExchange>,
+    draws: u32,
+}
+
+/// A joiner's commitment and this side's nonce, which is revealed to that commitment alone.
+#[derive(Clone, Debug)]
+struct WordExchange {
+    joiner: NodeId,
+    name: NodeName,
+    commitment: WordCommitment,
+    nonce: WordNonce,
+}
+
+/// A node shows a ticket over a link.
+#[derive(Clone, Debug)]
+pub struct PairingRequest {
+    /// Which ticket.
+    pub ticket: TicketId,
+    /// That the node has its secret.
+    pub proof: PairingProof,
+    /// What both ends of the link know.
+    pub binding: LinkBinding,
+    /// This node.
+    pub inviter: NodeId,
+    /// The node's key, as the link proved it.
+    pub key: [u8; 32],
+    /// What it wants to be called.
+    pub name: NodeName,
+    /// To its nonce; none of an older node.
+    pub commitment: Option<WordCommitment>,
 }
 
 /// Why nothing comes of a ticket.
@@ -130,6 +167,12 @@ pub enum PairingRefusal {
     /// There are as many as there may be.
     #[error("{TICKETS} tickets are out already: withdraw one")]
     TooMany,
+    /// A nonce without a commitment, or another one than was committed to.
+    #[error("the words are not made of what was committed to: join again")]
+    Uncommitted,
+    /// Somebody tries words.
+    #[error("{DRAWS} words were made with this ticket already: ask for another one")]
+    TooOften,
     /// Nobody waits with it.
     #[error("no node waits with this ticket")]
     NobodyWaits,
@@ -149,6 +192,72 @@ pub struct PairingHeard {
     pub approved: bool,
     /// This is the first time that it asks, or that it does under this name.
     pub is_new: bool,
+}
+
+impl OpenTicket {
+    /// The node that has it.
+    fn node(&self) -> Option<&PairingNode> {
+        match &self.stage {
+            TicketStage::Open => None,
+            TicketStage::Waiting(node)
+            | TicketStage::Admitting(node)
+            | TicketStage::Admitted(node) => Some(node),
+        }
+    }
+
+    /// The nonce that answers this node's commitment under this name, if that is the last one.
+    fn answer_to(&self, request: &PairingRequest, ends: &PairingEnds) -> Option<WordNonce> {
+        let last = self.exchange.as_ref()?;
+        let is_same = last.joiner == ends.joiner
+            && last.name == request.name
+            && Some(last.commitment) == request.commitment;
+        is_same.then_some(last.nonce)
+    }
+
+    /// The node has the ticket, and waits with the words of these nonces.
+    fn enter(
+        &mut self,
+        request: &PairingRequest,
+        ends: &PairingEnds,
+        nonces: Option<&WordNonces>,
+        now_ms: u64,
+    ) -> PairingHeard {
+        let (name, secret) = (&request.name, &self.secret);
+        let words = match nonces {
+            Some(nonces) => ends.words_with_nonces(name, secret, nonces),
+            None => ends.words(name, secret),
+        };
+        let proof = ends.answering(&self.secret);
+        let before = self.node();
+        let renamed = before.filter(|before| before.name != request.name);
+        let called_before = match (renamed, before) {
+            (Some(renamed), _) => Some(renamed.name.clone()),
+            (None, before) => before.and_then(|before| before.called_before.clone()),
+        };
+        // Under another name, or with another nonce, it shows other words.
+        let is_new = before.is_none_or(|before| before.words != words);
+        let node = PairingNode {
+            node: ends.joiner,
+            key: request.key,
+            name: request.name.clone(),
+            called_before,
+            words,
+            fixed_words: nonces.is_none(),
+            since_ms: now_ms,
+        };
+        let approved = match &self.stage {
+            TicketStage::Open | TicketStage::Waiting(_) => {
+                self.stage = TicketStage::Waiting(node);
+                self.terms.approved_before
+            }
+            TicketStage::Admitting(_) | TicketStage::Admitted(_) => true,
+        };
+        PairingHeard {
+            proof,
+            approved,
+            is_new,
+        }
+    }
 }
 
 /// The tickets that are out.
@@ -176,6 +285,8 @@ impl TicketsOut {
                 secret,
                 terms,
                 stage,
+                exchange: None,
+                draws: 0,
             },
         );
         Ok(id)
@@ -205,69 +316,102 @@ impl TicketsOut {
         (gone, next.min())
     }
 
-    /// A node shows a ticket.
+    /// An older node shows a ticket: its words are known without nonces.
     ///
     /// # Errors
     /// [`PairingRefusal`]. None of them uses the ticket up.
     pub fn asked(
         &mut self,
-        id: TicketId,
-        shown: &PairingProof,
-        binding: LinkBinding,
-        inviter: NodeId,
-        (key, name): ([u8; 32], NodeName),
+        request: &PairingRequest,
         now_ms: u64,
     ) -> Result<PairingHeard, PairingRefusal> {
-        let ticket = self.0.get_mut(&id).ok_or(PairingRefusal::NoTicket)?;
-        let joiner = NodeId::of_key(&key);
-        let ends = PairingEnds {
-            inviter,
-            joiner,
-            binding,
+        let (ticket, ends) = self.proven(request, now_ms)?;
+        Ok(ticket.enter(request, &ends, None, now_ms))
+    }
+
+    /// A node shows a ticket and commits to its nonce; answers with this side's commitment. That is to `fresh`, or
+    /// to the nonce of before where the node comes again with the same commitment.
+    ///
+    /// # Errors
+    /// [`PairingRefusal`]. None of them uses the ticket up.
+    pub fn commit(
+        &mut self,
+        request: &PairingRequest,
+        fresh: WordNonce,
+        now_ms: u64,
+    ) -> Result<PairingCommitted, PairingRefusal> {
+        let commitment = request.commitment.ok_or(PairingRefusal::Uncommitted)?;
+        let (ticket, ends) = self.proven(request, now_ms)?;
+        let nonce = match ticket.answer_to(request, &ends) {
+            Some(nonce) => nonce,
+            None if ticket.draws >= DRAWS => return Err(PairingRefusal::TooOften),
+            None => {
+                ticket.draws += 1;
+                ticket.exchange = Some(WordExchange {
+                    joiner: ends.joiner,
+                    name: request.name.clone(),
+                    commitment,
+                    nonce: fresh,
+                });
+                fresh
+            }
         };
-        if !is_proven(shown, &ends.asking(&ticket.secret)) {
+        let (side, secret) = (PairingSide::Inviter, &ticket.secret);
+        Ok(PairingCommitted {
+            proof: ends.answering(secret),
+            commitment: ends.commitment(side, &request.name, &nonce, secret),
+        })
+    }
+
+    /// A node that has committed reveals its nonce: it waits from now on. Answers with the nonce of this side, too.
+    ///
+    /// # Errors
+    /// [`PairingRefusal`]. None of them uses the ticket up.
+    pub fn reveal(
+        &mut self,
+        request: &PairingRequest,
+        nonce: &WordNonce,
+        now_ms: u64,
+    ) -> Result<(PairingHeard, WordNonce), PairingRefusal> {
+        let (ticket, ends) = self.proven(request, now_ms)?;
+        let own = ticket.answer_to(request, &ends);
+        let own = own.ok_or(PairingRefusal::Uncommitted)?;
+        let (side, secret) = (PairingSide::Joiner, &ticket.secret);
+        let committed = ends.commitment(side, &request.name, nonce, secret);
+        if request.commitment != Some(committed) {
+            return Err(PairingRefusal::Uncommitted);
+        }
+        let nonces = WordNonces {
+            inviter: own,
+            joiner: *nonce,
+        };
+        let heard = ticket.enter(request, &ends, Some(&nonces), now_ms);
+        Ok((heard, own))
+    }
+
+    /// The ticket, if this node may show it.
+    fn proven(
+        &mut self,
+        request: &PairingRequest,
+        now_ms: u64,
+    ) -> Result<(&mut OpenTicket, PairingEnds), PairingRefusal> {
+        let ticket = self.0.get_mut(&request.ticket);
+        let ticket = ticket.ok_or(PairingRefusal::NoTicket)?;
+        let ends = PairingEnds {
+            inviter: request.inviter,
+            joiner: NodeId::of_key(&request.key),
+            binding: request.binding,
+        };
+        if !is_proven(&request.proof, &ends.asking(&ticket.secret)) {
             return Err(PairingRefusal::Unproven);
         }
         if ticket.terms.expires_ms <= now_ms {
             return Err(PairingRefusal::NoTicket);
         }
-        let proof = ends.answering(&ticket.secret);
-        let before = match &ticket.stage {
-            TicketStage::Open => None,
-            TicketStage::Waiting(other)
-            | TicketStage::Admitting(other)
-            | TicketStage::Admitted(other) => Some(other),
-        };
-        if before.is_some_and(|before| before.node != joiner) {
-            return Err(PairingRefusal::Taken);
+        match ticket.node().is_some_and(|node| node.node != ends.joiner) {
+            true => Err(PairingRefusal::Taken),
+            false => Ok((ticket, ends)),
         }
-        let renamed = before.filter(|before| before.name != name);
-        let called_before = match (renamed, before) {
-            (Some(renamed), _) => Some(renamed.name.clone()),
-            (None, before) => before.and_then(|before| before.called_before.clone()),
-        };
-        let is_new = before.is_none() || renamed.is_some();
-        let words = ends.words(&name, &ticket.secret);
-        let node = PairingNode {
-            node: joiner,
-            key,
-            name,
-            called_before,
-            words,
-            since_ms: now_ms,
-        };
-        let approved = match &ticket.stage {
-            TicketStage::Open | TicketStage::Waiting(_) => {
-                ticket.stage = TicketStage::Waiting(node);
-                ticket.terms.approved_before
-            }
-            TicketStage::Admitting(_) | TicketStage::Admitted(_) => true,
-        };
-        Ok(PairingHeard {
-            proof,
-            approved,
-            is_new,
-        })
     }
 
     /// A person who looked at these words says yes, or the ticket did before: what is to be written down. Of one that
@@ -361,10 +505,91 @@ mod tests {
             tickets: &mut TicketsOut,
             now_ms: u64,
         ) -> Result<PairingHeard, PairingRefusal> {
-            let name = NodeName::parse(name).unwrap();
-            let (id, proof) = (self.secret.id(), self.proof());
-            tickets.asked(id, &proof, self.binding, INVITER, (self.key, name), now_ms)
+            tickets.asked(&self.request(name, self.proof()), now_ms)
         }
+
+        fn request(&self, name: &str, proof: PairingProof) -> PairingRequest {
+            PairingRequest {
+                ticket: self.secret.id(),
+                proof,
+                binding: self.binding,
+                inviter: INVITER,
+                key: self.key,
+                name: NodeName::parse(name).unwrap(),
+                commitment: None,
+            }
+        }
+
+        /// A request of a node that commits to this nonce.
+        fn committing(&self, name: &str, nonce: u8) -> PairingRequest {
+            let request = self.request(name, self.proof());
+            let ends = PairingEnds {
+                inviter: INVITER,
+                joiner: NodeId::of_key(&self.key),
+                binding: self.binding,
+            };
+            let nonce = WordNonce([nonce; 32]);
+            let side = PairingSide::Joiner;
+            let commitment = ends.commitment(side, &request.name, &nonce, &self.secret);
+            PairingRequest {
+                commitment: Some(commitment),
+                ..request
+            }
+        }
+    }
+
+    fn shown_words(tickets: &TicketsOut) -> String {
+        let (_, ticket) = tickets.all().next().unwrap();
+        ticket.node().unwrap().words.clone()
+    }
+
+    /// Decision 86: nobody who knows a nonce of the other side can still change anything the words are made of.
+    #[test]
+    fn words_are_made_of_nonces_that_both_committed_to_before_either_was_known() {
+        let (mut tickets, _) = out(TERMS);
+        let desk = asking(2);
+        let nonce = |n: u8| WordNonce([n; 32]);
+        let first = desk.committing("nas", 1);
+        let committed = tickets.commit(&first, nonce(11), 1).unwrap();
+        let uncommitted = Err(PairingRefusal::Uncommitted);
+        assert_eq!(tickets.reveal(&first, &nonce(2), 1), uncommitted);
+        let other = desk.committing("nas", 2);
+        assert_eq!(tickets.reveal(&other, &nonce(2), 1), uncommitted);
+        let renamed = PairingRequest {
+            name: NodeName::parse("na5").unwrap(),
+            ..first.clone()
+        };
+        assert_eq!(tickets.reveal(&renamed, &nonce(1), 1), uncommitted);
+        assert!(tickets.all().all(|(_, ticket)| ticket.node().is_none()));
+        let (heard, own) = tickets.reveal(&first, &nonce(1), 1).unwrap();
+        assert!(heard.is_new && own == nonce(11));
+        let words = shown_words(&tickets);
+        // A link that was lost: the same commitment has the same answer, and the words stay.
+        assert_eq!(tickets.commit(&first, nonce(12), 2), Ok(committed.clone()));
+        let (heard, own) = tickets.reveal(&first, &nonce(1), 2).unwrap();
+        assert!(!heard.is_new && own == nonce(11));
+        assert_eq!(shown_words(&tickets), words);
+        // Who knows the inviter's nonce and commits anew meets another one.
+        let again = tickets.commit(&other, nonce(13), 3).unwrap();
+        assert_ne!(again.commitment, committed.commitment);
+        let (heard, own) = tickets.reveal(&other, &nonce(2), 3).unwrap();
+        assert!(heard.is_new && own == nonce(13));
+        assert_ne!(shown_words(&tickets), words);
+    }
+
+    #[test]
+    fn words_of_a_ticket_are_tried_a_bounded_number_of_times() {
+        let (mut tickets, _) = out(TERMS);
+        let desk = asking(2);
+        for n in 0..u8::try_from(DRAWS).unwrap() {
+            let request = desk.committing("nas", n);
+            tickets.commit(&request, WordNonce([n; 32]), 1).unwrap();
+        }
+        let last = desk.committing("nas", 63);
+        assert!(tickets.commit(&last, WordNonce([0; 32]), 1).is_ok());
+        let beyond = desk.committing("nas", 64);
+        let refused = tickets.commit(&beyond, WordNonce([0; 32]), 1);
+        assert_eq!(refused, Err(PairingRefusal::TooOften));
     }
 
     fn asking(key: u8) -> Asking {
@@ -434,27 +659,29 @@ mod tests {
     /// A proof is worth nothing over another link, for another key or with another secret.
     #[test]
     fn what_was_shown_on_one_link_proves_nothing_on_another() {
-        let (mut tickets, id) = out(TERMS);
+        let (mut tickets, _) = out(TERMS);
         let good = asking(2);
-        let shown = good.proof();
-        let name = || NodeName::parse("nas").unwrap();
+        let request = good.request("nas", good.proof());
         let unproven = Err(PairingRefusal::Unproven);
-        let other = LinkBinding([6; 32]);
-        let elsewhere = tickets.asked(id, &shown, other, INVITER, (good.key, name()), 1);
-        assert_eq!(elsewhere, unproven);
-        let stolen = tickets.asked(id, &shown, good.binding, INVITER, ([3; 32], name()), 1);
-        assert_eq!(stolen, unproven);
+        let elsewhere = PairingRequest {
+            binding: LinkBinding([6; 32]),
+            ..request.clone()
+        };
+        assert_eq!(tickets.asked(&elsewhere, 1), unproven);
+        let stolen = PairingRequest {
+            key: [3; 32],
+            ..request.clone()
+        };
+        assert_eq!(tickets.asked(&stolen, 1), unproven);
         let ends = PairingEnds {
             inviter: INVITER,
             joiner: NodeId::of_key(&good.key),
             binding: good.binding,
         };
-        let mirrored = ends.answering(&good.secret);
-        let mirrored = tickets.asked(id, &mirrored, good.binding, INVITER, (good.key, name()), 1);
-        assert_eq!(mirrored, unproven);
-        let guessed = ends.asking(&PairingSecret([8; 32]));
-        let guessed = tickets.asked(id, &guessed, good.binding, INVITER, (good.key, name()), 1);
-        assert_eq!(guessed, unproven);
+        let mirrored = good.request("nas", ends.answering(&good.secret));
+        assert_eq!(tickets.asked(&mirrored, 1), unproven);
+        let guessed = good.request("nas", ends.asking(&PairingSecret([8; 32])));
+        assert_eq!(tickets.asked(&guessed, 1), unproven);
         assert!(good.ask(&mut tickets, 1).is_ok(), "none of them used it up");
     }
 

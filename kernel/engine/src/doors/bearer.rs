@@ -4,14 +4,16 @@
 //! The caller chooses nothing: the configuration lists the accepted algorithms, and the key's type selects
 //! among them. Unsigned tokens, and those signed with a shared secret, are never accepted.
 
+mod claims;
 mod keys;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use mgp_protocol::ids::AgentId;
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
+use self::claims::Claims;
 pub use self::keys::{Algorithm, Keys, MAX_KEYS};
 
 /// Longest token looked at, in bytes; real ones have one or two thousand.
@@ -48,6 +50,9 @@ pub enum BadBearerToken {
     /// It is not a signed token.
     #[error("it is no signed JSON Web Token")]
     Malformed,
+    /// A claim stands in it twice: another reader of the same token may decide by the other one.
+    #[error("a claim stands in it twice")]
+    DuplicateClaim,
     /// It is signed with an algorithm that is not accepted.
     #[error("its algorithm is not one of those configured")]
     Algorithm,
@@ -137,13 +142,16 @@ fn part<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, BadBearerToken>
     serde_json::from_slice(&decode(text)?).map_err(|_| BadBearerToken::Malformed)
 }
 
-/// The claims of a token whose signature is right.
+/// Judges the claims of a token whose signature is right.
 fn claims(
-    claims: &Map<String, Value>,
+    claims: &Claims,
     policy: &BearerPolicy,
     audiences: &[String],
     now_ms: u64,
 ) -> Result<Good, BadBearerToken> {
+    let Claims::Unique(claims) = claims else {
+        return Err(BadBearerToken::DuplicateClaim);
+    };
     if claims.get("iss").and_then(Value::as_str) != Some(&policy.issuer) {
         return Err(BadBearerToken::Issuer);
     }

@@ -320,6 +320,13 @@ impl SandboxPolicy {
                 "files: modes that give others its rights, for want of seccomp".into(),
             ),
         }
+        if !namespaces && landlock > 0 {
+            report.notes.push(
+                "it sees which files and processes are there, your home's too, with their sizes, owners and times, \
+                 and when they change (stat, inotify), but not what is in them: only namespaces hide that"
+                    .into(),
+            );
+        }
         if (1..WHOLE_FILES).contains(&landlock) && !namespaces {
             let missing = "files: this kernel's Landlock does not keep files from being cut short";
             report.missing.push(missing.into());
@@ -400,7 +407,9 @@ impl SandboxPolicy {
             ..
         } = self.machine;
         match (seccomp, self.programs) {
-            (true, false) => report.enforced.push("processes: starts none".into()),
+            (true, false) => report.enforced.push(
+                "processes: starts none; code that it loads into its own process is in the same sandbox".into(),
+            ),
             (true, true) => report
                 .enforced
                 .push("processes: may start programs, in the same sandbox".into()),

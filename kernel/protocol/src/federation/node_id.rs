@@ -1,6 +1,7 @@
 //! Who a node is: the hash of its public key.
 
 use super::hello::NodeName;
+use super::pairing::WordNonces;
 use crate::ids::NodeId;
 
 /// Bytes of an id that people are shown: enough to tell one's own nodes apart, too few to decide by.
@@ -54,6 +55,25 @@ pub fn pairing_words(
     three_words(bytes)
 }
 
+/// The same with a nonce of each side, which nobody knew when the other one was committed to.
+#[must_use]
+pub fn pairing_words_with_nonces(
+    inviter: &NodeId,
+    joiner: &NodeId,
+    name: &NodeName,
+    secret: &[u8; 32],
+    nonces: &WordNonces,
+) -> String {
+    let mut hasher = blake3::Hasher::new_keyed(secret);
+    hasher.update(b"mgp pairing words 3");
+    hasher.update(&inviter.0).update(&joiner.0);
+    hasher.update(&nonces.inviter.0).update(&nonces.joiner.0);
+    hasher.update(name.as_str().as_bytes());
+    let mut bytes = [0; SHOWN];
+    hasher.finalize_xof().fill(&mut bytes);
+    three_words(bytes)
+}
+
 fn three_words(bytes: [u8; SHOWN]) -> String {
     let words = bytes.chunks_exact(2).map(|two| {
         let number = u16::from_be_bytes([two[0], two[1]]);
@@ -73,6 +93,7 @@ fn three_words(bytes: [u8; SHOWN]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::pairing::WordNonce;
     use super::*;
 
     /// FED-005.
@@ -123,5 +144,20 @@ mod tests {
             pairing_words(&of(1), &of(2), &nas, &[8; 32]),
         ];
         assert!(others.iter().all(|other| *other != words));
+        let nonces = |inviter: u8, joiner: u8| WordNonces {
+            inviter: WordNonce([inviter; 32]),
+            joiner: WordNonce([joiner; 32]),
+        };
+        let with =
+            |nonces, name| pairing_words_with_nonces(&of(1), &of(2), name, &[9; 32], &nonces);
+        let all = [
+            words,
+            with(nonces(1, 2), &nas),
+            with(nonces(2, 1), &nas),
+            with(nonces(1, 1), &nas),
+            with(nonces(1, 2), &name("nas-2")),
+        ];
+        let different: std::collections::HashSet<_> = all.iter().collect();
+        assert_eq!(different.len(), all.len());
     }
 }

@@ -1,7 +1,8 @@
 //! What two nodes say to each other while one of them is let in.
 //!
 //! Who asks shows that it has the ticket's secret, over what both ends of this one link know; the answer shows
-//! the same of who made the ticket. Then a person decides, and what the new node needs comes in parts.
+//! the same of who made the ticket. Both commit to a nonce before they reveal it, where both know how: the words
+//! that people compare are made of them. Then a person decides, and what the new node needs comes in parts.
 
 use serde::{Deserialize, Serialize};
 
@@ -18,6 +19,25 @@ fixed_bytes! {
 fixed_bytes! {
     /// Shows that its sender has the secret.
     PairingProof, 32
+}
+
+fixed_bytes! {
+    /// What one side adds to the words, so that the other one cannot choose them.
+    WordNonce, 32
+}
+
+fixed_bytes! {
+    /// Shows later that its sender had its [`WordNonce`] before it knew the other one.
+    WordCommitment, 32
+}
+
+/// The nonces of both sides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WordNonces {
+    /// Of who made the ticket.
+    pub inviter: WordNonce,
+    /// Of who shows it.
+    pub joiner: WordNonce,
 }
 
 /// Bytes of one part: it fits a message with all around it.
@@ -37,6 +57,10 @@ pub enum PairingMessage {
     Ask(PairingAsk),
     /// It was heard; a person decides.
     Heard(PairingProof),
+    /// The ticket is good, and this side has committed, too: to who has sent a commitment, in place of `Heard`.
+    Committed(PairingCommitted),
+    /// The nonce of a commitment. The joiner reveals first.
+    Reveal(WordNonce),
     /// No.
     Refused(String),
     /// Yes: the next part of [`WelcomeBook`].
@@ -54,6 +78,18 @@ pub struct PairingAsk {
     pub name: NodeName,
     /// That it has the secret.
     pub proof: PairingProof,
+    /// To its nonce. An older node sends none, and knows no other words than those without nonces.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commitment: Option<WordCommitment>,
+}
+
+/// Answers a commitment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PairingCommitted {
+    /// That it has the secret.
+    pub proof: PairingProof,
+    /// To its nonce.
+    pub commitment: WordCommitment,
 }
 
 /// Some bytes of a [`WelcomeBook`].
@@ -148,6 +184,46 @@ mod tests {
             read.extend(part.bytes);
         }
         assert_eq!(WelcomeBook::decode(&read), Ok(book));
+    }
+
+    /// What a node that knows no nonces sends and reads.
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(tag = "kind", content = "body", rename_all = "snake_case")]
+    enum OlderMessage {
+        Ask {
+            ticket: TicketId,
+            name: NodeName,
+            proof: PairingProof,
+        },
+    }
+
+    #[test]
+    fn an_older_node_reads_a_commitment_as_if_there_were_none() {
+        let (ticket, proof) = (TicketId([1; 8]), PairingProof([2; 32]));
+        let name = NodeName::parse("nas").unwrap();
+        let older = OlderMessage::Ask {
+            ticket,
+            name: name.clone(),
+            proof,
+        };
+        let ask = |commitment| {
+            PairingMessage::Ask(PairingAsk {
+                ticket,
+                name: name.clone(),
+                proof,
+                commitment,
+            })
+        };
+        let newer = ask(Some(WordCommitment([3; 32])));
+        assert_eq!(PairingMessage::decode(&newer.encode()), Ok(newer.clone()));
+        assert_eq!(decode(&newer.encode()), Ok(older));
+        let older = encode(&OlderMessage::Ask {
+            ticket,
+            name: name.clone(),
+            proof,
+        });
+        assert_eq!(older, ask(None).encode());
+        assert_eq!(PairingMessage::decode(&older), Ok(ask(None)));
     }
 
     /// What a stranger writes for people does not move their cursor.

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use mgp_store::audit::AuditHandle;
+use mgp_transports::http::guard::Allow;
 
 use super::*;
 use crate::ending_tests::scene::Scene;
@@ -16,7 +17,13 @@ async fn console(secure: bool) -> std::sync::Arc<Console> {
         replay: 1,
     };
     let sessions = Sessions::new(limits, Scene::new().await.reception);
-    console.opened(SocketAddr::from(([127, 0, 0, 1], 7332)), secure, sessions);
+    let configured = ["box.example", "localhost:8000"].map(str::to_owned);
+    console.opened(
+        SocketAddr::from(([127, 0, 0, 1], 7332)),
+        secure,
+        Allow::new(configured, []),
+        sessions,
+    );
     console
 }
 
@@ -72,6 +79,40 @@ async fn only_the_page_of_the_console_asks() {
         ("origin", "http://evil.example:7332"),
     ];
     assert_eq!(judge(&Method::POST, &rebound), Err(NotSignedIn::InTheClear));
+}
+
+/// Decision 0067: whoever passes requests of another port on to this one shows no console of ours there, unless the
+/// operator lists that port.
+#[tokio::test]
+async fn the_console_is_reached_at_its_own_port_or_a_configured_one() {
+    let judge = async |secure: bool, host: &str| {
+        let scheme = if secure { "https" } else { "http" };
+        let origin = format!("{scheme}://{host}");
+        let headers = [("host", host), ("origin", &*origin)];
+        let console = console(secure).await;
+        comes_from_the_page(&console, &asked(Method::POST, &headers))
+    };
+    for host in [
+        "127.0.0.1:7332",
+        "localhost:7332",
+        "[::1]:7332",
+        "localhost:8000",
+    ] {
+        assert_eq!(judge(false, host).await, Ok(()), "{host}");
+        assert_eq!(judge(true, host).await, Ok(()), "{host}");
+    }
+    for host in ["127.0.0.1:9999", "localhost", "[::1]:8000", "localhost:733"] {
+        let other = Err(NotSignedIn::OtherPort);
+        assert_eq!(judge(false, host).await, other, "{host}");
+        assert_eq!(judge(true, host).await, other, "{host}");
+    }
+    for host in ["box.example", "box.example:8443"] {
+        assert_eq!(
+            judge(true, host).await,
+            Ok(()),
+            "any port of a configured name"
+        );
+    }
 }
 
 /// Decision 0067: over TLS the page's own origin is the one of https.

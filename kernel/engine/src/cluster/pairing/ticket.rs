@@ -22,7 +22,28 @@ const TEXT_MAX: usize = 4096;
 #[derive(Clone, PartialEq, Eq)]
 pub struct PairingSecret(pub [u8; 32]);
 
+/// Random bytes of a secret whose maker knows nonces; the last four say that it does.
+pub const RANDOM: usize = 28;
+
 impl PairingSecret {
+    /// One that tells who reads the ticket that its maker commits to a nonce (decision 86). To an older reader it
+    /// is a secret like any other.
+    #[must_use]
+    pub fn with_nonces(random: &[u8; RANDOM]) -> Self {
+        let mut secret = [0; 32];
+        let (first, last) = secret.split_at_mut(RANDOM);
+        first.copy_from_slice(random);
+        last.copy_from_slice(&nonces_mark(random));
+        Self(secret)
+    }
+
+    /// True if its maker commits to a nonce. One of an older maker says so once in 2^32 times, and is then refused.
+    #[must_use]
+    pub fn has_nonces(&self) -> bool {
+        let (first, last) = self.0.split_at(RANDOM);
+        nonces_mark(first) == last
+    }
+
     /// What the ticket is called where its secret must not be told.
     #[must_use]
     pub fn id(&self) -> TicketId {
@@ -32,6 +53,14 @@ impl PairingSecret {
         hasher.finalize_xof().fill(&mut id.0);
         id
     }
+}
+
+fn nonces_mark(random: &[u8]) -> [u8; 32 - RANDOM] {
+    let mut hasher = blake3::Hasher::new_derive_key("mgp 2026-11 pairing nonces");
+    hasher.update(random);
+    let mut mark = [0; 32 - RANDOM];
+    hasher.finalize_xof().fill(&mut mark);
+    mark
 }
 
 impl fmt::Debug for PairingSecret {
@@ -256,6 +285,18 @@ mod tests {
             Err(BadTicket::Character('!'))
         );
         assert_eq!(PairingTicket::read("mgp1-"), Err(BadTicket::Check));
+    }
+
+    #[test]
+    fn a_ticket_says_whether_its_maker_knows_nonces() {
+        assert!(!ticket().secret.has_nonces());
+        let marked = PairingTicket {
+            secret: PairingSecret::with_nonces(&[7; RANDOM]),
+            ..ticket()
+        };
+        let read = PairingTicket::read(&marked.text()).unwrap();
+        assert!(read.secret.has_nonces());
+        assert_eq!(marked.text().len(), ticket().text().len());
     }
 
     #[test]

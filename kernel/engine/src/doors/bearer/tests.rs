@@ -116,6 +116,37 @@ fn each_claim_counts() {
     assert!(said(&token(&header(), &listed)).is_ok());
 }
 
+/// RFC 7519, section 4: the issuer meant one value of a claim, and nobody knows which.
+#[test]
+fn a_token_with_a_claim_twice_is_refused_whichever_claim_it_is() {
+    let text = good().to_string();
+    let with = |more: &str| {
+        let claims = format!("{},{more}}}", text.strip_suffix('}').unwrap());
+        let head = encoded(header().to_string().as_bytes());
+        let signed = format!("{head}.{}", encoded(claims.as_bytes()));
+        let signature = signer().sign(signed.as_bytes());
+        said(&format!("{signed}.{}", encoded(signature.as_ref())))
+    };
+    assert!(with(r#""jti":"1""#).is_ok());
+    for more in [
+        r#""sub":"bob""#,
+        r#""sub":"alice""#,
+        r#""s\u0075b":"bob""#,
+        r#""iss":"https://issuer.example""#,
+        r#""exp":99999999999"#,
+        r#""scope":"mcp""#,
+        r#""aud":"https://door.example/mcp""#,
+        r#""jti":"1","jti":"2""#,
+    ] {
+        assert_eq!(with(more), Err(BadBearerToken::DuplicateClaim), "{more}");
+    }
+    let twice = r#"{"alg":"EdDSA","kid":"one","alg":"EdDSA"}"#;
+    let whole = token(&header(), &good());
+    let (_, rest) = whole.split_once('.').unwrap();
+    let twice = said(&format!("{}.{rest}", encoded(twice.as_bytes())));
+    assert_eq!(twice, Err(BadBearerToken::Malformed));
+}
+
 /// No token chooses how it is judged: `none`, a shared secret, another key's algorithm, an extension.
 #[test]
 fn the_header_chooses_nothing() {

@@ -188,7 +188,7 @@ fn what_a_machine_cannot_do_is_told_and_the_rest_holds() {
         ..WHOLE
     });
     assert_eq!(old.missing.len(), 2, "{:#?}", old.missing);
-    assert_eq!(old.notes.len(), 2, "{:#?}", old.notes);
+    assert_eq!(old.notes.len(), 3, "{:#?}", old.notes);
     assert!(
         old.enforced
             .iter()
@@ -215,6 +215,25 @@ fn what_a_machine_cannot_do_is_told_and_the_rest_holds() {
         only_namespaces.enforced.iter().any(files),
         "a tree of its own"
     );
+}
+
+/// Landlock decides on opening; names and attributes are hidden by namespaces alone.
+#[test]
+fn what_is_seen_without_namespaces_is_noted() {
+    let granted = BTreeSet::new();
+    let notes = |machine| {
+        let policy = SandboxPolicy::of(&granted, &vouched(), &place(), machine);
+        policy
+            .report(&granted, &vouched(), &place())
+            .notes
+            .join("\n")
+    };
+    let without = notes(Machine {
+        namespaces: false,
+        ..WHOLE
+    });
+    assert!(without.contains("(stat, inotify)"), "{without}");
+    assert!(!notes(WHOLE).contains("inotify"));
 }
 
 #[test]

@@ -476,6 +476,9 @@ pub struct WaitingNode {
     pub looks_like: Option<String>,
     /// Three words, of its key and its name: it is the node that is meant if it shows the same.
     pub words: String,
+    /// What to compare besides, where the words are those of an older version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub words_note: Option<String>,
     /// What it may do once it is in.
     pub role: Role,
     /// Where it asks from.
@@ -498,6 +501,9 @@ pub struct Admitting {
     /// Three words: this node has reached the right one if that shows the same. Known once it was reached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub words: Option<String>,
+    /// What to compare besides, where the words are those of an older version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub words_note: Option<String>,
     /// What this node is to be called.
     pub name: String,
     /// What it may do, once it is in.

@@ -112,7 +112,7 @@ pub(super) fn waiting(nodes: &[WaitingNode], now_ms: u64) -> String {
         let before = before.map(|before| format!("it asked as {before} before; its words are new ones"));
         let like = node.looks_like.iter();
         let like = like.map(|like| format!("its name looks like {like}, which is another node"));
-        let notes = before.chain(like);
+        let notes = before.chain(like).chain(node.words_note.clone());
         let notes: String = notes.map(|note| format!("         NOTE: {}\n", plain(&note))).collect();
         format!(
             "{words}  {name} asks to be let in as {}, from {}; {} left\n{notes}\
@@ -164,6 +164,7 @@ mod tests {
                 name: "desk\u{1b}[2J".into(),
                 called_before: Some("attic".into()),
                 looks_like: Some("nas".into()),
+                words_note: Some("compare its whole id too".into()),
                 words: "bafog-tulik-zonub".into(),
                 from: "10.0.0.3:50000".into(),
                 until: "1970-01-01T00:05:00Z".into(),
@@ -186,6 +187,7 @@ mod tests {
             text.contains("NOTE: its name looks like nas, which"),
             "{text}"
         );
+        assert!(text.contains("NOTE: compare its whole id too"), "{text}");
         // A node that asks writes nothing of its own on this terminal.
         assert!(!text.contains('\u{1b}'), "{text}");
     }

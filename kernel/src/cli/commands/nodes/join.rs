@@ -162,6 +162,9 @@ fn tell(now: &Admitting, before: Option<&Admitting>) {
             "{words}\n\nif {inviter} shows the same three words, somebody there lets this node in with\n  \
              mgp node approve {words}\n"
         ));
+        if let Some(note) = &now.words_note {
+            report(format_args!("NOTE: {}\n", plain(note)));
+        }
     }
 }
 

@@ -143,7 +143,8 @@ fn of_node(node: &WaitingNode) -> TopQuestion {
     let before = before.map(|it| format!("NOTE: it asked as {it} before; its words are new ones"));
     let like = node.looks_like.iter();
     let like = like.map(|it| format!("NOTE: its name looks like {it}, which is another node"));
-    details.extend(before.chain(like));
+    let fixed = node.words_note.iter().map(|note| format!("NOTE: {note}"));
+    details.extend(before.chain(like).chain(fixed));
     TopQuestion {
         key: format!("node {}", node.id),
         kind: "node",
