@@ -34,13 +34,18 @@ fuzz_target!(|input: (u8, &str)| {
 
 /// All but the entry, and the table where nothing else is in it.
 fn without(mut document: Value) -> Value {
-    if let Some(table) = document.get_mut("mcpServers").and_then(Value::as_object_mut) {
+    if let Some(table) = document
+        .get_mut("mcpServers")
+        .and_then(Value::as_object_mut)
+    {
         table.remove("mgp");
-        if table.is_empty()
-            && let Some(top) = document.as_object_mut()
-        {
-            top.remove("mcpServers");
-        }
+    }
+    if let Some(top) = document.as_object_mut()
+        && top
+            .get("mcpServers")
+            .is_some_and(|it| it.is_null() || *it == json!({}))
+    {
+        top.remove("mcpServers");
     }
     match document.as_object().is_some_and(serde_json::Map::is_empty) {
         true => Value::Null,

@@ -9,7 +9,11 @@ fuzz_target!(|frame: &[u8]| {
     let other = serde_json::from_slice::<Value>(frame);
     let _ = jsonrpc::batch(frame);
     match jsonrpc::parse(frame) {
-        Err(malformed) => drop((malformed.code(), malformed.to_frame(), malformed.to_nobody())),
+        Err(malformed) => drop((
+            malformed.code(),
+            malformed.to_frame(),
+            malformed.to_nobody(),
+        )),
         Ok(message) => {
             let other = other.expect("what is taken is JSON");
             let part = |raw: &str| serde_json::from_str::<Value>(raw).expect("a part is JSON");

@@ -13,7 +13,11 @@ fuzz_target!(|bytes: &[u8]| {
                 None => break,
                 Some(Ok(_)) => read += 1,
                 Some(Err(fault)) => {
-                    assert_eq!(reader.next(), Some(Err(fault)), "after a fault, the same again");
+                    assert_eq!(
+                        reader.next(),
+                        Some(Err(fault)),
+                        "after a fault, the same again"
+                    );
                     break;
                 }
             }

@@ -13,6 +13,9 @@ fuzz_target!(|bytes: &[u8]| {
         assert!(!text.contains(['\u{85}', '\u{2028}', '\u{2029}']));
     }
     if let Ok(before) = serde_json::from_slice::<Value>(bytes) {
-        assert_eq!(before, serde_json::from_slice::<Value>(&line).expect("it stays JSON"));
+        assert_eq!(
+            before,
+            serde_json::from_slice::<Value>(&line).expect("it stays JSON")
+        );
     }
 });

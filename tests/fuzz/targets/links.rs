@@ -35,12 +35,18 @@ fuzz_target!(|input: &[u8]| {
         9 => stable!(tool_index::IndexReport, bytes),
         10 => stable!(tool_index::ServerRecord, bytes),
         11 => stable!(tool_index::ToolRecord, bytes),
-        12 => drop((owner_refusal::decode(bytes), times::PartTimes::decode(bytes))),
+        12 => drop((
+            owner_refusal::decode(bytes),
+            times::PartTimes::decode(bytes),
+        )),
         13 => drop(assertion::Assertion::read(bytes)),
         14 => {
             let packet = Bytes::copy_from_slice(bytes);
             if let Some((head, payload)) = frames::PacketHead::read(&packet) {
-                assert_eq!(frames::PacketHead::read(&head.packet(&payload)), Some((head, payload)));
+                assert_eq!(
+                    frames::PacketHead::read(&head.packet(&payload)),
+                    Some((head, payload))
+                );
             }
         }
         _ => {

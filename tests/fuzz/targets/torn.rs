@@ -18,7 +18,10 @@ fuzz_target!(|bytes: &[u8]| {
     }
     for (name, value) in &whole {
         if let Some(first) = torn::first(bytes, name) {
-            assert_eq!(&serde_json::from_slice::<Value>(first).expect("a member is JSON"), value);
+            assert_eq!(
+                &serde_json::from_slice::<Value>(first).expect("a member is JSON"),
+                value
+            );
         }
     }
     // A name that only looks like `method` counts here, too: what has one is no message that is taken.

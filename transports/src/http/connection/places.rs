@@ -22,11 +22,11 @@ enum Owner {
 /// All places of an endpoint.
 #[derive(Debug)]
 pub(in crate::http) struct Places {
-    table: Mutex<Table>,
+    table: Mutex<PlaceTable>,
 }
 
 #[derive(Debug)]
-struct Table {
+struct PlaceTable {
     shares: Shares<Owner, u64>,
     open: HashMap<u64, Arc<OpenConnection>>,
     next: u64,
@@ -56,7 +56,7 @@ impl Places {
     /// So many, all free.
     pub(in crate::http) fn new(limit: usize) -> Arc<Self> {
         Arc::new(Self {
-            table: Mutex::new(Table {
+            table: Mutex::new(PlaceTable {
                 shares: Shares::new(limit),
                 open: HashMap::new(),
                 next: 0,
@@ -72,7 +72,7 @@ impl Places {
         let gone = match unproven {
             Some(number) => Some(number),
             None => {
-                let Table { shares, open, .. } = &mut *table;
+                let PlaceTable { shares, open, .. } = &mut *table;
                 let usage = |number: &u64| open.get(number).map_or(Usage::Idle, |v| v.usage());
                 match shares.admit(&Owner::Unproven, usage) {
                     PlaceAdmission::Free => None,
@@ -98,7 +98,7 @@ impl Places {
     }
 
     /// No code panics while it holds the lock, so a poisoned table is a whole one.
-    fn lock(&self) -> MutexGuard<'_, Table> {
+    fn lock(&self) -> MutexGuard<'_, PlaceTable> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
