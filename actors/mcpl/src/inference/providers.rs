@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
@@ -21,6 +22,9 @@ use tokio::time::{Instant, timeout_at};
 
 /// Longest body of an error that is read for its code, in bytes.
 const ERROR_MAX: usize = 64 << 10;
+/// What is left of a time must be longer than this for a turn: in less nobody answers, and the provider would be asked in
+/// vain.
+const TURN_MIN: Duration = Duration::from_millis(10);
 
 /// The providers.
 #[derive(Debug)]
@@ -104,8 +108,8 @@ impl Providers {
         let by = Instant::now() + line.spec.timeout;
         let asking = async {
             let _turn = line.turns.acquire().await;
-            // Its turn came when its time was over.
-            if Instant::now() >= by {
+            // Its turn came when its time was over, or so good as.
+            if Instant::now() + TURN_MIN >= by {
                 return Err(NoAnswer::before(
                     NotInferred::TimedOut,
                     "its turn came too late",
