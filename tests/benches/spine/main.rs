@@ -3,7 +3,7 @@
 //! ```text
 //! cargo build --release --workspace --bins
 //! cargo bench -p mgp-tests --bench spine -- [calls] [modern] [guarded] [lists] [sessions] [startup] [crowd] [storm] [streams] [events] [mcpl] [hooks] [lite] [telemetry] [--quick]
-//! cargo bench -p mgp-tests --bench spine -- soak [--time 20m]
+//! cargo bench -p mgp-tests --bench spine -- soak [--time 2h]
 //! ```
 //!
 //! Every part is bounded in calls and in time, and talks to nothing but the loopback.
@@ -40,7 +40,7 @@ struct Options {
     /// A tenth of the calls, for a first look.
     #[arg(long)]
     quick: bool,
-    /// How long the soak goes on, in minutes (20m) or seconds (90s).
+    /// How long the soak goes on, in hours (2h), minutes (20m) or seconds (90s).
     #[arg(long, value_name = "TIME", default_value = "20m", value_parser = time)]
     time: Duration,
     /// Leave the kernel out: only what it is compared with.
@@ -75,11 +75,14 @@ impl Options {
 
 fn time(text: &str) -> Result<Duration, String> {
     let (number, unit) = text.split_at(text.len().saturating_sub(1));
-    let number: u64 = number.parse().map_err(|_| "write 20m or 90s".to_owned())?;
+    let number: u64 = number
+        .parse()
+        .map_err(|_| "write 2h, 20m or 90s".to_owned())?;
     match unit {
+        "h" => Ok(Duration::from_secs(3600 * number)),
         "m" => Ok(Duration::from_secs(60 * number)),
         "s" => Ok(Duration::from_secs(number)),
-        _ => Err("write 20m or 90s".into()),
+        _ => Err("write 2h, 20m or 90s".into()),
     }
 }
 

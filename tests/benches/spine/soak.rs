@@ -1,68 +1,87 @@
-//! Sessions, connections, listeners and servers that come and go for a long time: what a kernel keeps of
-//! them.
+//! A day's mixed load for a long time, at a pace: what a kernel keeps of it.
 
 use std::time::{Duration, Instant};
 
 use mgp_tests::load::{Cell, Holding, Table, Turnover};
+use tokio::time::{MissedTickBehavior, interval};
 
 use super::Options;
 
 /// Of each in one round.
-const OF_EACH: usize = 50;
+const OF_EACH: usize = 3;
 
-/// How often what the kernel holds is looked at.
-const LOOKS: u32 = 20;
+/// Calls of the one client, in one round.
+const CALLS: usize = 40;
 
-/// Rounds before the clock starts: buffers, caches and threads come to their size.
-const WARM_UP: usize = 2;
+/// Between the beginnings of two rounds: the load leaves the machine idle for most of it.
+const PACE: Duration = Duration::from_secs(3);
 
-/// Rounds until the time is over.
+/// How often what the kernel holds is shown: the first quarter is the first five.
+const LOOKS: usize = 20;
+
+/// Rounds until the time is over. What is shown is the median of what was held after each round since the line
+/// before, and the drift is from the end of the first quarter to the end.
 pub(crate) async fn table(options: &Options) -> Table {
-    let (time, turnover) = (options.time, Turnover::begin().await);
-    for _ in 0..WARM_UP {
-        turnover.round(OF_EACH).await;
-    }
+    let turnover = Turnover::begin().await;
     let (start, mut rounds) = (Instant::now(), 0);
-    let first = Holding::of(turnover.pid());
-    let mut rows = vec![row(Duration::ZERO, 0, first)];
+    let mut pace = interval(PACE);
+    pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut looks: Vec<Holding> = Vec::new();
+    let mut rows = Vec::new();
     for look in 1..=LOOKS {
-        let until = start + time / LOOKS * look;
-        while Instant::now() < until {
+        let until = start + options.time * look as u32 / LOOKS as u32;
+        let mut held = Vec::new();
+        while held.is_empty() || Instant::now() < until {
+            pace.tick().await;
             turnover.round(OF_EACH).await;
+            turnover.day(CALLS).await;
+            held.push(Holding::of(turnover.pid()));
             rounds += 1;
         }
-        rows.push(row(start.elapsed(), rounds, Holding::of(turnover.pid())));
+        let median = median(&held);
+        rows.push(row(start.elapsed(), rounds, &median));
+        looks.push(median);
     }
-    let last = Holding::of(turnover.pid());
-    let minutes = start.elapsed().as_secs_f64() / 60.0;
-    let grown = last.resident as f64 - first.resident as f64;
+    let (quarter, last) = (&looks[LOOKS / 4 - 1], &looks[LOOKS - 1]);
+    let grown = last.resident as f64 - quarter.resident as f64;
     rows.push(vec![
-        "growth a minute".into(),
+        "since the first quarter (RSS in %)".into(),
         Cell::Nothing,
-        Cell::Number(mib(grown) / minutes, 3),
-        Cell::Number(last.descriptors as f64 - first.descriptors as f64, 0),
-        Cell::Number(last.threads as f64 - first.threads as f64, 0),
+        Cell::Number(100.0 * grown / quarter.resident as f64, 1),
+        Cell::Number(last.descriptors as f64 - quarter.descriptors as f64, 0),
+        Cell::Number(last.threads as f64 - quarter.threads as f64, 0),
     ]);
     Table {
-        title: "Soak: 50 sessions with 500 KiB each, 50 connections, 50 listeners and 3 servers come and go in a round",
+        title: "Soak: every 3 s come and go 3 sessions with 500 KiB each, 3 connections, 3 listeners and 2 servers, \
+                one of which crashes; 40 calls, a list, a search, a refusal and a look at the audit log",
         columns: &["minutes", "rounds", "RSS MiB", "descriptors", "threads"],
         rows,
     }
 }
 
-/// Told as it goes, for whoever waits.
-fn row(at: Duration, rounds: u32, held: Holding) -> Vec<Cell> {
+/// Of each figure by itself.
+fn median(held: &[Holding]) -> Holding {
+    let middle = |figure: fn(&Holding) -> u64| {
+        let mut each: Vec<u64> = held.iter().map(figure).collect();
+        each.sort_unstable();
+        each[each.len() / 2]
+    };
+    Holding {
+        resident: middle(|held| held.resident),
+        descriptors: middle(|held| held.descriptors),
+        threads: middle(|held| held.threads),
+    }
+}
+
+/// Shown as it goes, for whoever waits.
+fn row(at: Duration, rounds: u32, held: &Holding) -> Vec<Cell> {
     let minutes = at.as_secs_f64() / 60.0;
     eprintln!("{minutes:.1} min, {rounds} rounds: {held:?}");
     vec![
         Cell::Number(minutes, 1),
         Cell::Number(f64::from(rounds), 0),
-        Cell::Number(mib(held.resident as f64), 1),
+        Cell::Number(held.resident as f64 / 1_048_576.0, 1),
         Cell::Number(held.descriptors as f64, 0),
         Cell::Number(held.threads as f64, 0),
     ]
-}
-
-fn mib(bytes: f64) -> f64 {
-    bytes / 1_048_576.0
 }

@@ -235,7 +235,8 @@ impl Kernel {
             String::from_utf8_lossy(&output.stderr),
         );
         assert!(output.status.success(), "mgp {args:?}: {err}");
-        serde_json::from_slice(out).unwrap_or_else(|e| panic!("mgp {args:?}: {e}: {out:?}"))
+        serde_json::from_slice(out)
+            .unwrap_or_else(|e| panic!("mgp {args:?}: {e}: {}", String::from_utf8_lossy(out)))
     }
 
     /// Waits until every server in `ids` is connected.

@@ -123,6 +123,40 @@ impl Turnover {
         self.known(1).await;
     }
 
+    /// What a day has beside that: calls of one client, lists, a search, what is refused, a server that crashes
+    /// and is started again, and a look at the audit log.
+    ///
+    /// # Panics
+    /// When one is refused that should not be, or the server is not back by the deadline.
+    pub async fn day(&self, calls: usize) {
+        let mut agent = ModernAgent::over_http(self.kernel.url(), "{}");
+        for _ in 0..calls {
+            let echo = agent.call("it__echo", json!({"text": "x".repeat(100)}));
+            assert_eq!(echo.await.text().len(), 100);
+        }
+        agent.request("tools/list", json!({})).await.result();
+        let find = json!({"query": "echo", "strategy": "keyword"});
+        agent.call("mgp_tools_discover", find).await.result();
+        assert!(agent.call("it__nothing", json!({})).await.is_error());
+        self.crash(&mut agent).await;
+        let audit = self.kernel.mgp(&["audit", "find", "--limit", "50"]).await;
+        assert!(audit.status.success(), "{audit:?}");
+    }
+
+    /// A server that is added, crashes, is started again, and is taken out.
+    async fn crash(&self, agent: &mut ModernAgent) {
+        self.kernel.rewrite(&entries(1));
+        self.kernel.connected(&["more0"]).await;
+        agent.call("more0__crash", json!({})).await;
+        wait_until("what crashed is back", DEADLINE, async || {
+            let echo = agent.call("more0__echo", json!({"text": "back"})).await;
+            !echo.is_error()
+        })
+        .await;
+        self.kernel.rewrite(&entries(0));
+        self.known(1).await;
+    }
+
     async fn known(&self, count: usize) {
         let what = format!("{count} servers are known");
         wait_until(&what, DEADLINE, async || {
