@@ -9,8 +9,9 @@ use crate::target;
 /// Where it is, from the root of the project.
 const FOLDER: &str = "tests/fuzz";
 /// What there is: a file of `targets` for each.
-const TARGETS: [&str; 16] = [
+const TARGETS: [&str; 18] = [
     "audit_log",
+    "bearer_tokens",
     "client_files",
     "code_safety",
     "envelope",
@@ -22,6 +23,7 @@ const TARGETS: [&str; 16] = [
     "links",
     "logins",
     "patch",
+    "python",
     "splice",
     "tickets",
     "torn",
