@@ -366,6 +366,20 @@ impl Agent {
         Ok(exchange)
     }
 
+    /// Answers a ping, however much is under way.
+    ///
+    /// # Errors
+    /// [`Refusal::BadRequest`] for an id that is under way already.
+    pub fn ping(&self, id: &RequestId) -> Result<Vec<u8>, Refusal> {
+        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if open.contains_key(id) {
+            return Err(id_in_use(id));
+        }
+        drop(open);
+        self.tap_ping(id);
+        Ok(jsonrpc::result(id.as_json(), "{}"))
+    }
+
     /// Registers a stateless request as under way, so that its id can cancel it.
     ///
     /// # Errors
@@ -378,9 +392,7 @@ impl Agent {
             });
         }
         if open.contains_key(id) {
-            return Err(Refusal::BadRequest(format!(
-                "a request with id {id} is still under way"
-            )));
+            return Err(id_in_use(id));
         }
         open.insert(id.clone(), exchange);
         Ok(())
@@ -596,4 +608,7 @@ impl Drop for ForgetQuestion<'_> {
             self.exchange.send(frame.into(), Delivery::Reliable);
         }
     }
+}
+fn id_in_use(id: &RequestId) -> Refusal {
+    Refusal::BadRequest(format!("a request with id {id} is still under way"))
 }

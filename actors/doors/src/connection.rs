@@ -282,10 +282,10 @@ impl Inbound {
         match method {
             // The one request that MCP allows before `initialize` (2025-11-25, lifecycle). It is answered
             // however much is under way.
-            "ping" => {
-                self.agent.tap_ping(&id);
-                self.send(jsonrpc::result(id.as_json(), "{}"));
-            }
+            "ping" => match self.agent.ping(&id) {
+                Ok(answer) => self.send(answer),
+                Err(refusal) => refuse(refusal),
+            },
             "mgp/door/open" => match self.open(params.as_deref()) {
                 Ok(()) => self.send(jsonrpc::result(id.as_json(), "{}")),
                 Err(refusal) => refuse(refusal),

@@ -15,7 +15,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use http::header::{ALLOW, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
 use http::{HeaderMap, Method, Request, Response, StatusCode, Version};
-use hyper::body::Incoming;
 use mgp_engine::tools::catalog::CatalogView;
 use mgp_grpc::SERVICE;
 use mgp_grpc::mcplite::mcp_lite_server::McpLiteServer;
@@ -25,7 +24,7 @@ use mgp_grpc::tonic::body::Body as RpcBody;
 use mgp_grpc::tonic::codegen::Service;
 use mgp_grpc::tonic::{Code, Status};
 use mgp_protocol::ids::AgentId;
-use mgp_transports::http::body::ReplyBody;
+use mgp_transports::http::body::{ReplyBody, RequestBody};
 use mgp_transports::http::server::HttpPeer;
 use tokio::time::Instant;
 
@@ -58,7 +57,7 @@ impl GrpcDoor {
     /// Answers one request, of gRPC or not.
     pub async fn answer(
         self: Arc<Self>,
-        request: Request<Incoming>,
+        request: Request<RequestBody>,
         peer: HttpPeer,
     ) -> Response<ReplyBody> {
         let lite = self.http.lite.as_ref();
@@ -80,7 +79,7 @@ impl GrpcDoor {
     async fn respond(
         self: Arc<Self>,
         lite: Arc<Lite>,
-        request: Request<Incoming>,
+        request: Request<RequestBody>,
         peer: HttpPeer,
     ) -> Response<ReplyBody> {
         if let Some(no) = misspoken(&request) {
@@ -112,7 +111,7 @@ impl GrpcDoor {
     async fn enter(
         &self,
         lite: Arc<Lite>,
-        request: Request<Incoming>,
+        request: Request<RequestBody>,
         who: (AgentId, CatalogView),
     ) -> Response<ReplyBody> {
         let path = request.uri().path();
@@ -135,7 +134,7 @@ impl GrpcDoor {
     async fn serve(
         &self,
         lite: Arc<Lite>,
-        request: Request<Incoming>,
+        request: Request<RequestBody>,
         (agent, view): (AgentId, CatalogView),
     ) -> Result<Response<ReplyBody>, Status> {
         let began = Instant::now();
@@ -178,7 +177,7 @@ impl GrpcDoor {
     }
 
     /// A standing service. Its streams answer nothing in particular: they end with the door.
-    async fn stand(&self, request: Request<Incoming>) -> Response<ReplyBody> {
+    async fn stand(&self, request: Request<RequestBody>) -> Response<ReplyBody> {
         match self.standing.answer(request.map(RpcBody::new)) {
             Some(answering) => reply(answering.await).map(ReplyBody::standing),
             None => told(&status(
@@ -236,7 +235,7 @@ fn is_ours(path: &str) -> bool {
 }
 
 /// What no client of gRPC reads as a status, told as HTTP tells it.
-fn misspoken(request: &Request<Incoming>) -> Option<Response<ReplyBody>> {
+fn misspoken(request: &Request<RequestBody>) -> Option<Response<ReplyBody>> {
     let (status, words) = if request.version() != Version::HTTP_2 {
         let words = "gRPC needs HTTP/2: by prior knowledge, or chosen in TLS; over HTTP/1.1 the same is at /mcp-lite/v1/";
         (StatusCode::HTTP_VERSION_NOT_SUPPORTED, words)

@@ -21,11 +21,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{ALLOW, CONTENT_TYPE, HeaderValue};
 use http::{Method, Request, Response, StatusCode};
-use hyper::body::Incoming;
 use mgp_engine::tools::catalog::CatalogView;
 use mgp_protocol::ids::{ServerId, SetName};
 use mgp_protocol::lite::LiteEndpoint;
-use mgp_transports::http::body::ReplyBody;
+use mgp_transports::http::body::{ReplyBody, RequestBody};
 use mgp_transports::http::server::HttpPeer;
 use mgp_transports::sse;
 use mgp_transports::unread::ResponseBudget;
@@ -95,7 +94,7 @@ impl HttpDoor {
     /// Answers one HTTP request; with status 500 if the handler panics.
     pub async fn answer(
         self: Arc<Self>,
-        request: Request<Incoming>,
+        request: Request<RequestBody>,
         peer: HttpPeer,
     ) -> Response<ReplyBody> {
         let counts = self.counts.clone();
@@ -112,7 +111,7 @@ impl HttpDoor {
 
     async fn respond(
         self: Arc<Self>,
-        request: Request<Incoming>,
+        request: Request<RequestBody>,
         peer: HttpPeer,
     ) -> Response<ReplyBody> {
         if request.uri().path() == "/healthz" {
@@ -177,7 +176,7 @@ impl HttpDoor {
     async fn admit(
         self: Arc<Self>,
         way: DoorPath,
-        request: Request<Incoming>,
+        request: Request<RequestBody>,
         view: CatalogView,
         pass: Credential,
     ) -> Response<ReplyBody> {
@@ -227,7 +226,7 @@ impl HttpDoor {
     async fn enter(
         self: Arc<Self>,
         way: DoorPath,
-        request: Request<Incoming>,
+        request: Request<RequestBody>,
         view: CatalogView,
         pass: &Credential,
     ) -> Response<ReplyBody> {
@@ -278,7 +277,7 @@ impl HttpDoor {
     /// Opens the session's standing stream, or resumes a stream.
     fn get(
         &self,
-        request: &Request<Incoming>,
+        request: &Request<RequestBody>,
         view: &CatalogView,
         pass: &Credential,
     ) -> Response<ReplyBody> {
@@ -305,7 +304,7 @@ impl HttpDoor {
 
     fn delete(
         &self,
-        request: &Request<Incoming>,
+        request: &Request<RequestBody>,
         view: &CatalogView,
         pass: &Credential,
     ) -> Response<ReplyBody> {
@@ -321,7 +320,7 @@ impl HttpDoor {
     /// The session that a request names; one of another agent or another view does not exist.
     fn session(
         &self,
-        request: &Request<Incoming>,
+        request: &Request<RequestBody>,
         view: &CatalogView,
         pass: &Credential,
     ) -> Result<Arc<Session>, Box<Response<ReplyBody>>> {

@@ -1,6 +1,7 @@
 //! Bodies: what a door replies with, and how a peer's body is taken whole.
 
 mod reply;
+mod request;
 
 use std::error::Error;
 use std::time::Duration;
@@ -16,6 +17,7 @@ use super::innermost;
 use crate::budget::MessageBudget;
 
 pub use reply::{CutOff, ReplyBody};
+pub use request::RequestBody;
 
 /// Most bytes set aside because of a `Content-Length` alone; a longer body has to come to be kept.
 const TRUSTED: usize = 1 << 20;

@@ -29,7 +29,7 @@ use tokio_util::sync::CancellationToken;
 use self::frame_budget::CountedFrames;
 pub use self::places::Proof;
 use self::places::{ConnectionPlace, Places};
-use super::body::ReplyBody;
+use super::body::{ReplyBody, RequestBody};
 use super::certificate::Certificate;
 use super::door_tls::{DoorTls, SecuredStream};
 use super::guard::{Allow, Denied};
@@ -160,7 +160,7 @@ pub(super) async fn serve<H, F>(
     hall: Arc<Hall<H>>,
     place: ConnectionPlace,
 ) where
-    H: Fn(Request<Incoming>, HttpPeer) -> F + Send + Sync + 'static,
+    H: Fn(Request<RequestBody>, HttpPeer) -> F + Send + Sync + 'static,
     F: Future<Output = Response<ReplyBody>> + Send + 'static,
 {
     let first = async {
@@ -199,7 +199,7 @@ async fn speak_http1<IO, H, F>(
     place: &ConnectionPlace,
 ) where
     IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    H: Fn(Request<Incoming>, HttpPeer) -> F + Send + Sync + 'static,
+    H: Fn(Request<RequestBody>, HttpPeer) -> F + Send + Sync + 'static,
     F: Future<Output = Response<ReplyBody>> + Send + 'static,
 {
     let io = TokioIo::new(StallGuard::new(stream, hall.limits.stall));
@@ -221,7 +221,7 @@ async fn speak_http2<IO, H, F>(
     place: &ConnectionPlace,
 ) where
     IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    H: Fn(Request<Incoming>, HttpPeer) -> F + Send + Sync + 'static,
+    H: Fn(Request<RequestBody>, HttpPeer) -> F + Send + Sync + 'static,
     F: Future<Output = Response<ReplyBody>> + Send + 'static,
 {
     let stream = StallGuard::new(stream, hall.limits.stall);
@@ -246,7 +246,7 @@ async fn behind_tls<H, F>(
     hall: &Arc<Hall<H>>,
     place: &ConnectionPlace,
 ) where
-    H: Fn(Request<Incoming>, HttpPeer) -> F + Send + Sync + 'static,
+    H: Fn(Request<RequestBody>, HttpPeer) -> F + Send + Sync + 'static,
     F: Future<Output = Response<ReplyBody>> + Send + 'static,
 {
     let shaken = tokio::select! {
@@ -344,10 +344,11 @@ fn answer<H, F>(
     peer: HttpPeer,
 ) -> impl Future<Output = Result<Response<ReplyBody>, Infallible>> + use<H, F>
 where
-    H: Fn(Request<Incoming>, HttpPeer) -> F,
+    H: Fn(Request<RequestBody>, HttpPeer) -> F,
     F: Future<Output = Response<ReplyBody>>,
 {
     let request_use = peer.proof.begin_request();
+    let request = request.map(RequestBody::from);
     let handled = hall
         .allow
         .check(request.uri(), request.headers())

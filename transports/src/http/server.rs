@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::{Request, Response};
-use hyper::body::Incoming;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -15,7 +14,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::body::ReplyBody;
+use super::body::{ReplyBody, RequestBody};
 use super::connection::{self, Hall};
 pub use super::connection::{DoorLimits, HttpPeer, Proof};
 use super::door_tls::DoorTls;
@@ -101,7 +100,7 @@ impl Door {
         handler: H,
         closing: CancellationToken,
     ) where
-        H: Fn(Request<Incoming>, HttpPeer) -> F + Send + Sync + 'static,
+        H: Fn(Request<RequestBody>, HttpPeer) -> F + Send + Sync + 'static,
         F: Future<Output = Response<ReplyBody>> + Send + 'static,
     {
         let visits = TaskTracker::new();

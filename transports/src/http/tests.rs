@@ -13,7 +13,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response, Uri};
-use hyper::body::Incoming;
 use mgp_sync::credit::Credit;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -21,7 +20,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::body::{ReplyBody, collect};
+use super::body::{ReplyBody, RequestBody, collect};
 use super::guard::Allow;
 use super::server::{Door, DoorLimits, HttpPeer};
 use crate::budget::MessageBudget;
@@ -41,7 +40,7 @@ struct Open {
 
 fn open<H, F>(limits: DoorLimits, handler: H) -> Open
 where
-    H: Fn(Request<Incoming>, HttpPeer) -> F + Send + Sync + 'static,
+    H: Fn(Request<RequestBody>, HttpPeer) -> F + Send + Sync + 'static,
     F: Future<Output = Response<ReplyBody>> + Send + 'static,
 {
     let door = Door::bind(([127, 0, 0, 1], 0).into()).unwrap();
@@ -56,7 +55,7 @@ where
 }
 
 /// Answers with the body of the request, or with why it could not be taken.
-async fn echo(request: Request<Incoming>, _: HttpPeer) -> Response<ReplyBody> {
+async fn echo(request: Request<RequestBody>, _: HttpPeer) -> Response<ReplyBody> {
     let room = || MessageBudget::new(Credit::new(1 << 20), Credit::new(1 << 20));
     match collect(request.into_body(), 100, Duration::from_millis(200), room).await {
         Ok(body) => Response::new(ReplyBody::full(body)),

@@ -59,7 +59,7 @@ impl Agent {
     }
 
     /// It asked whether the kernel is there, and its door answered.
-    pub fn tap_ping(&self, id: &RequestId) {
+    pub(super) fn tap_ping(&self, id: &RequestId) {
         if let Some(tap) = self.tapped() {
             tap.asked(id, mcp::Ping::METHOD, None);
             tap.hears(&jsonrpc::result(id.as_json(), "{}").into());

@@ -1,10 +1,9 @@
 //! The one message of a request, taken whole before anything is called.
 
 use bytes::Bytes;
-use hyper::body::Incoming;
 use mgp_grpc::prost::Message;
 use mgp_grpc::tonic::{Code, Status};
-use mgp_transports::http::body::{BodyError, collect};
+use mgp_transports::http::body::{BodyError, RequestBody, collect};
 
 use super::reply::status;
 use crate::bodies::Bodies;
@@ -20,7 +19,7 @@ const HEAD: usize = 5;
 /// RESOURCE_EXHAUSTED for what is too long, UNIMPLEMENTED for what is compressed, INVALID_ARGUMENT for what is not
 /// one message.
 pub(super) async fn taken(
-    body: Incoming,
+    body: RequestBody,
     bodies: &Bodies,
     agent: &AgentId,
 ) -> Result<Bytes, Status> {

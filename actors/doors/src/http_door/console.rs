@@ -12,12 +12,11 @@ use http::header::{
     ORIGIN, SET_COOKIE,
 };
 use http::{Method, Request, Response, StatusCode};
-use hyper::body::Incoming;
 use mgp_callers::credential::Credential;
 use mgp_engine::doors::console::SIGN_IN_MS;
 use mgp_engine::tools::catalog::CatalogView;
 use mgp_protocol::ids::AgentId;
-use mgp_transports::http::body::{ReplyBody, collect};
+use mgp_transports::http::body::{ReplyBody, RequestBody, collect};
 use mgp_transports::http::guard::is_loopback;
 use serde::Deserialize;
 use serde_json::json;
@@ -95,7 +94,7 @@ pub(super) fn is_claimed(headers: &HeaderMap) -> bool {
 /// [`NotSignedIn`].
 pub(super) fn admitted(
     console: &Console,
-    request: &Request<Incoming>,
+    request: &Request<RequestBody>,
     way: DoorPath,
     view: &CatalogView,
 ) -> Result<Credential, NotSignedIn> {
@@ -107,7 +106,7 @@ pub(super) fn admitted(
 }
 
 /// Files, the sign-in and the sign-out.
-pub(super) async fn answer(door: &HttpDoor, request: Request<Incoming>) -> Response<ReplyBody> {
+pub(super) async fn answer(door: &HttpDoor, request: Request<RequestBody>) -> Response<ReplyBody> {
     let mut response = match (request.uri().path(), request.method()) {
         (SESSION, &Method::POST) => sign_in(door, request).await,
         (SESSION, &Method::DELETE) => sign_out(door, &request),
@@ -152,7 +151,7 @@ struct ShownLink {
     code: String,
 }
 
-async fn sign_in(door: &HttpDoor, request: Request<Incoming>) -> Response<ReplyBody> {
+async fn sign_in(door: &HttpDoor, request: Request<RequestBody>) -> Response<ReplyBody> {
     if let Err(why) = comes_from_the_page(&door.console, &request) {
         return why.answer();
     }
@@ -185,7 +184,7 @@ async fn sign_in(door: &HttpDoor, request: Request<Incoming>) -> Response<ReplyB
     response
 }
 
-fn sign_out(door: &HttpDoor, request: &Request<Incoming>) -> Response<ReplyBody> {
+fn sign_out(door: &HttpDoor, request: &Request<RequestBody>) -> Response<ReplyBody> {
     let number = match browser(&door.console, request) {
         Ok((number, _)) => number,
         Err(why) => return why.answer(),
@@ -210,7 +209,7 @@ fn set_cookie(response: &mut Response<ReplyBody>, console: &Console, value: &str
 /// The browser that asks, by both its secrets.
 fn browser(
     console: &Console,
-    request: &Request<Incoming>,
+    request: &Request<RequestBody>,
 ) -> Result<(u64, Credential), NotSignedIn> {
     comes_from_the_page(console, request)?;
     let headers = request.headers();

@@ -10,13 +10,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt, stream};
 use http::{Request, Response, StatusCode};
-use hyper::body::Incoming;
 use mgp_engine::tools::catalog::CatalogView;
 use mgp_protocol::framing::one_line;
 use mgp_protocol::ids::AgentId;
 use mgp_protocol::jsonrpc::torn::Glance;
 use mgp_protocol::jsonrpc::{self, Malformed};
-use mgp_transports::http::body::ReplyBody;
+use mgp_transports::http::body::{ReplyBody, RequestBody};
 use mgp_transports::shares::{PlaceAdmission, Shares, Usage};
 use mgp_transports::sse;
 use tokio::io::{AsyncRead, DuplexStream, duplex};
@@ -140,7 +139,7 @@ impl HttpSse {
     pub(super) async fn post(
         &self,
         door: &HttpDoor,
-        request: Request<Incoming>,
+        request: Request<RequestBody>,
         agent: &AgentId,
     ) -> Response<ReplyBody> {
         let query = request.uri().query().unwrap_or("");

@@ -10,7 +10,6 @@ use bytes::Bytes;
 use bytestring::ByteString;
 use http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use http::{Request as HttpRequest, Response, StatusCode};
-use hyper::body::Incoming;
 use mgp_engine::tools::catalog::CatalogView;
 use mgp_protocol::dialect::Version;
 use mgp_protocol::ids::{AgentId, SetName};
@@ -20,7 +19,7 @@ use mgp_protocol::lite::prefer::Preferences;
 use mgp_protocol::lite::{BASE, LiteEndpoint, listing};
 use mgp_protocol::mcp::{Method as _, tools};
 use mgp_runtime::trace::Trace;
-use mgp_transports::http::body::ReplyBody;
+use mgp_transports::http::body::{ReplyBody, RequestBody};
 use mgp_transports::sse;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
@@ -62,7 +61,7 @@ pub(super) fn address(path: &str) -> Option<(LiteEndpoint, CatalogView)> {
 pub(super) async fn post(
     (door, lite): (&HttpDoor, &Arc<Lite>),
     endpoint: LiteEndpoint,
-    request: HttpRequest<Incoming>,
+    request: HttpRequest<RequestBody>,
     view: CatalogView,
     agent: AgentId,
 ) -> Response<ReplyBody> {
@@ -80,7 +79,7 @@ pub(super) async fn post(
 /// The headers of a POST, whether its caller wants events, and its whole body as text.
 async fn readable(
     door: &HttpDoor,
-    request: HttpRequest<Incoming>,
+    request: HttpRequest<RequestBody>,
     agent: &AgentId,
 ) -> Result<(HeaderMap, bool, ByteString), Box<Response<ReplyBody>>> {
     if !is_utf8_json(request.headers()) {

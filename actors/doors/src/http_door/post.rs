@@ -10,14 +10,13 @@ use bytestring::ByteString;
 use futures_util::future::join_all;
 use http::header::{HeaderMap, HeaderValue};
 use http::{Request as HttpRequest, Response, StatusCode};
-use hyper::body::Incoming;
 use mgp_engine::tools::catalog::CatalogView;
 use mgp_protocol::ids::AgentId;
 use mgp_protocol::jsonrpc::torn::{self, Glance};
 use mgp_protocol::jsonrpc::{self, Malformed, Message, RequestId};
 use mgp_protocol::mcp;
 use mgp_protocol::refusal::Refusal;
-use mgp_transports::http::body::{BodyError, Ends, ReplyBody, collect};
+use mgp_transports::http::body::{BodyError, Ends, ReplyBody, RequestBody, collect};
 use serde_json::value::RawValue;
 
 use super::answer::{json, overloaded, refusal, refusal_of};
@@ -38,7 +37,7 @@ pub(crate) const BODY_DEADLINE: Duration = Duration::from_secs(30);
 
 pub(super) async fn post(
     door: &Arc<HttpDoor>,
-    request: HttpRequest<Incoming>,
+    request: HttpRequest<RequestBody>,
     view: CatalogView,
     pass: &Credential,
 ) -> Response<ReplyBody> {
@@ -81,13 +80,13 @@ pub(super) async fn post(
         // The one request that MCP allows before `initialize` (2025-11-25, lifecycle). It is answered
         // however much is under way.
         (Ok(Message::Request { id, method, .. }), session) if method == "ping" => {
-            if let Some(session) = session {
-                session.agent.tap_ping(&id);
-            }
-            json(
-                StatusCode::OK,
-                ReplyBody::full(jsonrpc::result(id.as_json(), "{}")),
-            )
+            let answer = match session {
+                Some(session) => (session.agent.ping(&id)).unwrap_or_else(|refusal| {
+                    refusal.answer(id.as_json(), session.caller.dialect())
+                }),
+                None => jsonrpc::result(id.as_json(), "{}"),
+            };
+            json(StatusCode::OK, ReplyBody::full(answer))
         }
         (Ok(message), Some(session)) => one(door, &session, &text, message, &head.headers).await,
         (Err(Malformed::Batch), Some(session)) if session.caller.version.allows_batches() => {
@@ -110,7 +109,7 @@ pub(super) async fn post(
 /// The whole body of a message of an agent, or why it was not taken.
 pub(super) async fn taken(
     door: &HttpDoor,
-    body: Incoming,
+    body: RequestBody,
     agent: &AgentId,
 ) -> Result<Bytes, Box<Response<ReplyBody>>> {
     let bodies = &door.reception.bodies;
@@ -139,7 +138,7 @@ fn whose(ends: &Ends) -> Option<RequestId> {
 }
 
 /// MCP-076, MCP-077, A-16: judged before the body is read.
-fn judge_headers(request: &HttpRequest<Incoming>) -> Option<Response<ReplyBody>> {
+fn judge_headers(request: &HttpRequest<RequestBody>) -> Option<Response<ReplyBody>> {
     let headers = request.headers();
     if !headers::is_json(headers) {
         return Some(refusal(

@@ -4,11 +4,10 @@ use std::time::Duration;
 
 use bytestring::ByteString;
 use http::{Method, Request};
-use hyper::body::Incoming;
 use mgp_protocol::dialect::{Dialect, Version};
 use mgp_protocol::jsonrpc::{self, Message, RequestId};
 use mgp_protocol::mcp;
-use mgp_transports::http::body::collect;
+use mgp_transports::http::body::{RequestBody, collect};
 use serde_json::value::RawValue;
 
 use crate::bodies::Bodies;
@@ -24,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// The id of the request and the caller's dialect, if it declares MGP. `None` for all others, who get a
 /// plain HTTP error, and when too many unauthenticated requests are being read.
 pub(super) async fn refusal_dialect(
-    request: Request<Incoming>,
+    request: Request<RequestBody>,
     bodies: &Bodies,
 ) -> Option<(RequestId, Dialect)> {
     let said = request.headers().get(http::header::CONTENT_LENGTH)?;

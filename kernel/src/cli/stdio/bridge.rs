@@ -21,9 +21,11 @@ use super::conversation::ConversationState;
 use super::lines::{LineBatch, LineReader, lines};
 use super::resume;
 use crate::cli::failure::Failure;
+use crate::cli::print::report;
 
-/// How long the kernel may go on answering after stdin has ended.
-const LAST_ANSWERS: Duration = Duration::from_secs(10);
+/// How long the kernel may go on answering after stdin has ended: hosts wait some 2 s for a program that they end,
+/// and kill it then.
+const LAST_ANSWERS: Duration = Duration::from_millis(1500);
 
 /// Finds the next kernel when one has gone.
 pub(super) trait Reconnect: Send + 'static {
@@ -100,7 +102,13 @@ pub(super) fn run(
         BridgeEnd::Kernel(failure) => Err(failure),
         BridgeEnd::Client => match ends.recv_timeout(LAST_ANSWERS) {
             Ok(BridgeEnd::Kernel(failure)) => Err(failure),
-            Ok(BridgeEnd::Client) | Err(_) => Ok(()),
+            Ok(BridgeEnd::Client) => Ok(()),
+            Err(_) => {
+                let within = LAST_ANSWERS.as_millis();
+                let lost = "the input ended, and what was under way was not answered within";
+                report(&format!("mgp: {lost} {within} ms"));
+                Ok(())
+            }
         },
     }
 }

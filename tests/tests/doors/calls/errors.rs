@@ -1,7 +1,7 @@
 //! What is said to a request that is wrong, over both kinds of door.
 
 use http::StatusCode;
-use mgp_tests::harness::{Agent, HttpClient};
+use mgp_tests::harness::{Agent, DEADLINE, HttpClient, wait_until};
 use serde_json::{Value, json};
 
 use crate::scene::{self, LEGACY, NEWEST, call, request};
@@ -354,4 +354,27 @@ async fn params_by_position_are_refused_at_every_door() {
     );
     let echoed = |frame: &String| frame.contains(r#""tools/call""#) && frame.contains("echo");
     assert!(!heard.iter().any(echoed), "{heard:#?}");
+}
+
+/// An id stands for one request at a time, whatever it asks.
+#[tokio::test]
+async fn a_ping_with_an_id_under_way_is_refused() {
+    let kernel = scene::kernel().await;
+    let mut agent = scene::socket_agent(&kernel, "{}").await;
+    let id = (agent.start("tools/call", json!({"name": "it:hang", "arguments": {}}))).await;
+    let ping = |id: &Value| json!({"jsonrpc": "2.0", "id": id, "method": "ping"}).to_string();
+    let refused = over_socket(&mut agent, &ping(&id), &id).await;
+    assert_eq!(refused["error"]["code"], -32600, "{refused}");
+
+    let client = scene::session(&kernel, NEWEST).await;
+    let hanging = client.clone();
+    let hang = call(7, "it:hang", json!({}));
+    let hanging = tokio::spawn(async move { hanging.post(hang).await.frames().await });
+    wait_until("the call is under way", DEADLINE, async || {
+        over_http(&client, &ping(&json!(7))).await.1["error"]["code"] == -32600
+    })
+    .await;
+    hanging.abort();
+    let other = over_http(&client, &ping(&json!(8))).await.1;
+    assert_eq!(other["result"], json!({}), "{other}");
 }

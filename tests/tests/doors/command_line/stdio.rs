@@ -1,6 +1,7 @@
 //! `mgp stdio`: what a client starts.
 
 use std::io::Write;
+use std::time::{Duration, Instant};
 
 use mgp_tests::harness::handshake::initialize;
 use mgp_tests::harness::{Agent, DEADLINE, Kernel, Process, Program, wait_until};
@@ -55,6 +56,29 @@ async fn the_end_of_input_ends_it_once_everything_is_answered() {
     drop(silent.take_stdin());
     assert!(silent.end(DEADLINE).await.success());
     assert_eq!(silent.stdout(), "");
+}
+
+/// Hosts kill what is still there some 2 s after they closed its input, and write that it crashed.
+#[tokio::test]
+async fn a_call_that_never_ends_does_not_outlive_the_end_of_input() {
+    let kernel = scene::kernel().await;
+    let mut process = joined(&kernel);
+    let mut stdin = process.take_stdin().unwrap();
+    let said = [initialize(NEWEST, "{}"), call(1, "it:hang", json!({}))];
+    stdin.write_all(said.join("\n").as_bytes()).unwrap();
+    stdin.write_all(b"\n").unwrap();
+    wait_until("the handshake is answered", DEADLINE, async || {
+        !lines(&process).is_empty()
+    })
+    .await;
+    let begun = Instant::now();
+    drop(stdin);
+    assert!(process.end(DEADLINE).await.success());
+    assert!(
+        begun.elapsed() < Duration::from_secs(2),
+        "{:?}",
+        begun.elapsed()
+    );
 }
 
 /// MCP-068, MCP-069, CMCP-015, CMCP-016: answers, progress and questions of many calls at once never

@@ -72,6 +72,42 @@ async fn http2_is_spoken_to_those_who_open_with_it() {
     }
 }
 
+/// A client whose stream is reset while it still writes loses the answer that came before.
+#[tokio::test]
+async fn who_is_answered_early_is_read_to_the_end() {
+    let door = open(DoorLimits::default(), |_, _| async {
+        Response::new(ReplyBody::full("refused"))
+    });
+    let io = TokioIo::new(TcpStream::connect(&door.at).await.unwrap());
+    let handshake = hyper::client::conn::http2::handshake(TokioExecutor::new(), io);
+    let (mut client, connection) = handshake.await.unwrap();
+    tokio::spawn(connection);
+    let (rest, answered) = tokio::sync::mpsc::channel(1);
+    let (tell, written) = tokio::sync::oneshot::channel::<()>();
+    let pieces = futures_util::stream::unfold((answered, Some(tell)), async |(mut rest, tell)| {
+        let piece: Option<Bytes> = rest.recv().await;
+        // Dropped, not sent, where the stream was reset.
+        match (piece, tell) {
+            (Some(piece), tell) => Some((piece, (rest, tell))),
+            (None, tell) => {
+                tell.unwrap().send(()).unwrap();
+                None
+            }
+        }
+    });
+    let request = Request::post(format!("http://{}/mcp", door.at));
+    let request = request.body(ReplyBody::stream(pieces)).unwrap();
+    let answer = tokio::spawn(client.send_request(request));
+    let answer = soon(answer).await.unwrap().unwrap();
+    let body = soon(answer.into_body().collect()).await.unwrap();
+    assert_eq!(body.to_bytes(), "refused");
+    for _ in 0..8 {
+        rest.send(Bytes::from(vec![0; 64 << 10])).await.unwrap();
+    }
+    drop(rest);
+    soon(written).await.unwrap();
+}
+
 /// The first bytes of a connection may come one by one.
 #[tokio::test]
 async fn a_slow_opening_is_understood() {
@@ -313,7 +349,7 @@ async fn silent_and_half_greeted_connections_end_soon() {
 }
 
 /// Answers as [`echo`] does, and takes the path for who asks.
-async fn known(request: Request<Incoming>, peer: HttpPeer) -> Response<ReplyBody> {
+async fn known(request: Request<RequestBody>, peer: HttpPeer) -> Response<ReplyBody> {
     if request.uri().path() != "/mcp" {
         peer.proof.accept(request.uri().path());
     }

@@ -22,7 +22,7 @@ fn trailers(code: &'static str) -> HeaderMap {
 }
 
 /// Answers by the path; one says what it was asked.
-async fn service(request: Request<Incoming>, _: HttpPeer) -> Response<ReplyBody> {
+async fn service(request: Request<RequestBody>, _: HttpPeer) -> Response<ReplyBody> {
     let (head, body) = request.into_parts();
     let heard = body.collect().await.unwrap().to_bytes();
     let frames = match head.uri.path() {

@@ -7,7 +7,6 @@ use http::header::{
     CACHE_CONTROL, ETAG, HOST, HeaderMap, HeaderName, HeaderValue, IF_NONE_MATCH, RETRY_AFTER, VARY,
 };
 use http::{Method, Request as HttpRequest, Response, StatusCode};
-use hyper::body::Incoming;
 use mgp_engine::tools::catalog::CatalogView;
 use mgp_protocol::ids::{AgentId, SetName};
 use mgp_protocol::jsonrpc::{self, Malformed};
@@ -16,7 +15,7 @@ use mgp_protocol::lite::openapi::{CONTINUATION, tool_in_path};
 use mgp_protocol::lite::{BASE, ResponseType};
 use mgp_protocol::splice::{member, quoted};
 use mgp_runtime::trace::Trace;
-use mgp_transports::http::body::ReplyBody;
+use mgp_transports::http::body::{ReplyBody, RequestBody};
 use serde_json::value::RawValue;
 
 use super::{begun, malformed, readable, streamed};
@@ -68,7 +67,7 @@ fn split(path: &str) -> Option<(CatalogView, &str)> {
 pub(in crate::http_door) async fn answer(
     (door, lite): (&HttpDoor, &Arc<Lite>),
     meant: ApiPath,
-    request: HttpRequest<Incoming>,
+    request: HttpRequest<RequestBody>,
     view: CatalogView,
     agent: AgentId,
 ) -> Response<ReplyBody> {
@@ -84,7 +83,7 @@ pub(in crate::http_door) async fn answer(
 
 async fn document(
     (door, lite): (&HttpDoor, &Lite),
-    request: &HttpRequest<Incoming>,
+    request: &HttpRequest<RequestBody>,
     view: &CatalogView,
     agent: &AgentId,
 ) -> Response<ReplyBody> {
@@ -116,7 +115,11 @@ async fn document(
 }
 
 /// The URL that the paths of the document follow: of the host that it was asked at, which the door has checked.
-fn server(door: &HttpDoor, request: &HttpRequest<Incoming>, view: &CatalogView) -> Option<String> {
+fn server(
+    door: &HttpDoor,
+    request: &HttpRequest<RequestBody>,
+    view: &CatalogView,
+) -> Option<String> {
     let named = request.headers().get(HOST).map(|host| host.to_str().ok());
     // HTTP/2 has it in the request's own line.
     let host =
@@ -138,7 +141,7 @@ fn names(value: &str, tag: &str) -> bool {
 /// Calls a tool by its path.
 async fn call(
     (door, lite): (&HttpDoor, &Arc<Lite>),
-    request: HttpRequest<Incoming>,
+    request: HttpRequest<RequestBody>,
     view: CatalogView,
     agent: AgentId,
 ) -> Response<ReplyBody> {
