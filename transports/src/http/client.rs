@@ -14,6 +14,7 @@ use http_body_util::Full;
 use hyper::body::{Body, Incoming};
 use hyper_util::client::legacy;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
+use tokio::task::coop::consume_budget;
 
 use super::address_scope::AddressScope;
 use super::body::{self, BodyError};
@@ -313,6 +314,8 @@ where
     /// [`EventsError`].
     pub async fn next(&mut self) -> Result<Option<sse::SseEvent>, EventsError> {
         loop {
+            // Other tasks have their turn after a hundred events or pieces, however fast a server writes.
+            consume_budget().await;
             if let Some(event) = self.decoder.next() {
                 return Ok(Some(event?));
             }

@@ -10,6 +10,8 @@ use std::time::Duration;
 use bytes::BytesMut;
 use mgp_protocol::framing::{Frame, Framer};
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
+use tokio::task::coop::consume_budget;
+use tokio::task::yield_now;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::budget::{MessageBudget, Reservation};
@@ -54,6 +56,8 @@ pub enum ReadEnd {
 /// A line over `max_frame` bytes is dropped and reported as [`Frame::Overrun`] as soon as it is, and
 /// as [`Frame::Oversized`] at its end; blank lines are
 /// passed over (CMCP-015). Frames are slices of what was read and keep it alive.
+///
+/// However much a peer writes, other tasks have their turn after a hundred frames and after each big read.
 pub async fn read<R: AsyncRead + Unpin>(
     stream: R,
     max_frame: usize,
@@ -90,6 +94,7 @@ pub async fn read_within<R: AsyncRead + Unpin>(
         }
         while let Some(frame) = framer.next(&mut buffer.bytes) {
             on(half.whole(frame));
+            consume_budget().await;
         }
         if let Some(room) = &room
             && !half.grows(room, buffer.bytes.len())
@@ -97,6 +102,7 @@ pub async fn read_within<R: AsyncRead + Unpin>(
             framer.refuse();
             while let Some(frame) = framer.next(&mut buffer.bytes) {
                 on(half.whole(frame));
+                consume_budget().await;
             }
         }
         if ended {
@@ -106,6 +112,9 @@ pub async fn read_within<R: AsyncRead + Unpin>(
             return ReadEnd::Runaway;
         }
         buffer.let_go();
+        if buffer.flowing {
+            yield_now().await;
+        }
     }
 }
 
@@ -186,6 +195,7 @@ impl Buffer {
 
 #[cfg(test)]
 mod tests {
+    use std::future::Future;
     use std::sync::Arc;
 
     use mgp_sync::credit::Credit;
@@ -310,6 +320,38 @@ mod tests {
         assert!(matches!(end, ReadEnd::Runaway));
         assert_eq!((begun.elapsed(), credit.taken()), (LINE, 0));
         drop(far);
+    }
+
+    /// A peer that writes without end: short lines, and nothing but line ends.
+    struct Endless(&'static [u8]);
+
+    impl AsyncRead for Endless {
+        fn poll_read(
+            self: Pin<&mut Self>,
+            _cx: &mut Context<'_>,
+            room: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            while room.remaining() >= self.0.len() {
+                room.put_slice(self.0);
+            }
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    /// Others have their turn on the same thread, however fast a peer writes.
+    #[tokio::test]
+    async fn a_peer_that_never_pauses_lets_others_run() {
+        for said in [&b"x\n"[..], b"\n", b"{}\n\r\n"] {
+            let seen = std::cell::Cell::new(0);
+            let reading = read(Endless(said), 1024, |_| seen.set(seen.get() + 1));
+            tokio::pin!(reading);
+            for turn in 1..=10 {
+                let polled = poll_fn(|cx| Poll::Ready(reading.as_mut().poll(cx))).await;
+                assert!(polled.is_pending());
+                assert!(seen.get() <= 200 * turn, "{said:?}: {} lines", seen.get());
+                yield_now().await;
+            }
+        }
     }
 
     #[tokio::test]

@@ -1,13 +1,15 @@
 //! Empties a child's stderr into its log, as fast as it comes (MCP-071).
 
 use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::task::coop::consume_budget;
 
 use super::{MAX_LINE, ServerLog};
 
 /// Room for one read, in bytes.
 const READ: usize = 8 << 10;
 
-/// Reads `stderr` to its end. Never waits for anyone but the child, so the child never waits.
+/// Reads `stderr` to its end. Never waits for anyone but the child, so the child never waits; other tasks have
+/// their turn after a hundred lines.
 pub async fn drain<R: AsyncRead + Unpin>(mut stderr: R, log: ServerLog) {
     let mut room = vec![0; READ];
     let mut line = LineBuffer::default();
@@ -15,7 +17,10 @@ pub async fn drain<R: AsyncRead + Unpin>(mut stderr: R, log: ServerLog) {
         if count == 0 {
             break;
         }
-        line.take(&room[..count], &log);
+        for piece in room[..count].split_inclusive(|byte| *byte == b'\n') {
+            line.take(piece, &log);
+            consume_budget().await;
+        }
     }
     line.finish(&log);
 }
@@ -25,16 +30,15 @@ pub async fn drain<R: AsyncRead + Unpin>(mut stderr: R, log: ServerLog) {
 struct LineBuffer(Vec<u8>);
 
 impl LineBuffer {
-    fn take(&mut self, bytes: &[u8], log: &ServerLog) {
-        for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
-            let ended = piece.strip_suffix(b"\n");
-            let text = ended.unwrap_or(piece);
-            let room = MAX_LINE + 1 - self.0.len();
-            self.0.extend_from_slice(&text[..text.len().min(room)]);
-            if ended.is_some() {
-                log.push(&self.0);
-                self.0.clear();
-            }
+    /// Takes a part of a line, or its end.
+    fn take(&mut self, piece: &[u8], log: &ServerLog) {
+        let ended = piece.strip_suffix(b"\n");
+        let text = ended.unwrap_or(piece);
+        let room = MAX_LINE + 1 - self.0.len();
+        self.0.extend_from_slice(&text[..text.len().min(room)]);
+        if ended.is_some() {
+            log.push(&self.0);
+            self.0.clear();
         }
     }
 
@@ -47,6 +51,9 @@ impl LineBuffer {
 
 #[cfg(test)]
 mod tests {
+    use std::future::{Future, poll_fn};
+    use std::task::Poll;
+
     use super::*;
 
     fn texts(log: &ServerLog) -> Vec<String> {
@@ -61,6 +68,21 @@ mod tests {
         let input = input.chain(&b"o\r\n\nlast"[..]);
         drain(input, log.clone()).await;
         assert_eq!(texts(&log), ["one", "two", "", "last"]);
+    }
+
+    /// Others have their turn on the same thread, however fast a server writes.
+    #[tokio::test]
+    async fn a_server_that_never_pauses_lets_others_run() {
+        let log = ServerLog::new();
+        let draining = drain(tokio::io::repeat(b'\n'), log.clone());
+        tokio::pin!(draining);
+        for turn in 1..=10 {
+            let polled = poll_fn(|cx| Poll::Ready(draining.as_mut().poll(cx))).await;
+            assert!(polled.is_pending());
+            let newest = log.tail(1)[0].seq;
+            assert!(newest <= 200 * turn, "{newest} lines in {turn} turns");
+            tokio::task::yield_now().await;
+        }
     }
 
     #[tokio::test]

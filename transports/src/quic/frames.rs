@@ -6,6 +6,7 @@ use mgp_protocol::federation::ends::{LinkClose, StreamReset};
 use mgp_protocol::federation::frames::{BadHead, FrameHead, FrameKind, HEAD, StreamKind};
 use mgp_protocol::federation::plain;
 use quinn::{ConnectionError, ReadError, RecvStream, SendStream, VarInt, WriteError};
+use tokio::task::coop::consume_budget;
 
 use crate::budget::{MessageBudget, Reservation};
 
@@ -315,6 +316,8 @@ impl FrameReader {
 
     async fn read(&mut self) -> Result<Option<(FrameKind, Bytes)>, StreamFailure> {
         loop {
+            // Other tasks have their turn after a hundred frames, however fast a node writes.
+            consume_budget().await;
             let head = match self.head {
                 Some(head) => head,
                 None => match self.fill(HEAD).await? {
