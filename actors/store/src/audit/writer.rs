@@ -100,8 +100,7 @@ impl Writer {
         let mut gather = Duration::ZERO;
         loop {
             let now = moment();
-            let wakes = [self.commit.wake(), self.repeats.wake(), self.retry()];
-            let until = wakes.into_iter().flatten().min();
+            let until = self.wake([self.commit.wake(), self.repeats.wake()]);
             let until = until.map(|due| due.since(now));
             let taken = self
                 .ledger

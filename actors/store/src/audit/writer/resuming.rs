@@ -78,7 +78,21 @@ impl LogGap {
     }
 }
 
+/// When there is something to do without an entry: what falls due, or while nothing can be written only the next try
+/// of the disk. A count that is due and cannot be written would keep the thread busy until there is room.
+fn next(gap: Option<&LogGap>, due: [Option<MonotonicTime>; 2]) -> Option<MonotonicTime> {
+    match gap {
+        Some(gap) => Some(gap.tried + RETRY),
+        None => due.into_iter().flatten().min(),
+    }
+}
+
 impl Writer {
+    /// [`next`] of this one.
+    pub(super) fn wake(&self, due: [Option<MonotonicTime>; 2]) -> Option<MonotonicTime> {
+        next(self.gap.as_ref(), due)
+    }
+
     /// When the disk is to be tried again.
     pub(super) fn retry(&self) -> Option<MonotonicTime> {
         self.gap.as_ref().map(|gap| gap.tried + RETRY)
@@ -161,5 +175,22 @@ impl Writer {
         self.commit.recovered(last.sequence);
         self.ledger.written.send_replace(last);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_due_while_nothing_can_be_written_wakes_nobody() {
+        let (long_ago, later) = (MonotonicTime::START, MonotonicTime::START + RETRY);
+        assert_eq!(next(None, [Some(later), Some(long_ago)]), Some(long_ago));
+        assert_eq!(next(None, [None, None]), None);
+        let gap = LogGap::since("full".into());
+        let tried = gap.tried + RETRY;
+        for due in [None, Some(long_ago)] {
+            assert_eq!(next(Some(&gap), [due, due]), Some(tried));
+        }
     }
 }
