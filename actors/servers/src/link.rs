@@ -4,6 +4,7 @@
 //! reader of the connection settles it. No mailbox is involved.
 
 mod alongside;
+mod call_places;
 mod call_queue;
 mod calls;
 #[cfg(test)]
@@ -38,7 +39,6 @@ use mgp_protocol::mcp::ServerCapabilities;
 use mgp_protocol::mcpl;
 use mgp_protocol::mgp::negotiation::{Features, Negotiated, PLAIN};
 use mgp_protocol::refusal::Refusal;
-use mgp_sync::credit::Credit;
 use mgp_sync::gate::{Gate, GatePass};
 use mgp_sync::pending::Pending;
 use mgp_transports::log::ServerLog;
@@ -66,6 +66,7 @@ pub use self::wire::http::{HttpEndpoint, HttpWire, OpenError, Opened, SseWire};
 pub use self::wire::lite::{LiteWire, SPOKEN};
 pub use self::wire::node::NodeWire;
 
+use self::call_places::CallPlaces;
 use self::call_queue::CallQueue;
 use self::following::FollowedChannel;
 use self::question::{Elicited, MAX_RESPONSES, Permits, Questions, ServerCallbacks};
@@ -143,7 +144,7 @@ pub struct Link {
     /// Turns the numbers of calls into the request ids the server sees.
     ids: RequestIds,
     /// Limits the number of calls.
-    places: Arc<Credit>,
+    places: CallPlaces,
     gate: Arc<Gate>,
     wire: Wire,
     legacy: OnceLock<Peer>,
@@ -225,7 +226,7 @@ impl Link {
                 limits.max_in_flight + listening::MAX_LISTENS + MAX_RESPONSES + FOLLOWS,
             ),
             ids: request_ids(),
-            places: Credit::new(limits.max_in_flight as u64),
+            places: CallPlaces::new(limits.max_in_flight),
             gate: Gate::new(),
             turns: CallQueue::default(),
             questions: Questions::default(),
@@ -470,7 +471,7 @@ impl Link {
     /// Calls under way.
     #[must_use]
     pub fn in_flight(&self) -> usize {
-        usize::try_from(self.places.taken()).unwrap_or(usize::MAX)
+        self.places.taken()
     }
 
     /// Odd messages: lines that are no messages, messages too large, notifications for nobody.

@@ -3,10 +3,12 @@
 use std::time::{Duration, Instant};
 
 use mgp_tests::harness::wait::within;
-use mgp_tests::harness::{DEADLINE, Kernel, wait_until};
+use mgp_tests::harness::{Agent, DEADLINE, Kernel, wait_until};
 use serde_json::{Value, json};
 
-use crate::scene::{AT_ONCE, begin, cancelled, echoes, in_flight, in_state, owner, server, shown};
+use crate::scene::{
+    AT_ONCE, NEWEST, begin, cancelled, echoes, in_flight, in_state, owner, server, shown,
+};
 
 /// Restarts so quickly that a story goes on at once.
 const QUICK: &str = "backoff_base_ms = 20";
@@ -182,6 +184,37 @@ async fn a_server_with_too_many_calls_refuses_the_next_one() {
         in_flight(&mut agent, "it", held).await;
         echoes(&mut agent, "it").await;
     }
+}
+
+/// Whatever one agent has under way, another one finds a place, and so does the operator.
+#[tokio::test]
+async fn an_agent_takes_no_more_than_its_share_of_a_servers_calls() {
+    let kernel = Kernel::start(&server("it", &[], "max_in_flight = 32")).await;
+    kernel.connected(&["it"]).await;
+    let named = async |name: &str| {
+        let added = kernel.mgp(&["agents", "add", name]).await;
+        assert!(added.status.success(), "{added:?}");
+        let mut agent = Agent::over_stdio(&kernel.program(&["stdio", "--agent", name]));
+        agent.initialize(NEWEST, "{}").await.result();
+        agent
+    };
+    let (mut greedy, mut modest) = (named("greedy").await, named("modest").await);
+    let mut owner = owner(&kernel).await;
+    for _ in 0..17 {
+        begin(&mut greedy, "it__hang", json!({})).await;
+    }
+    in_flight(&mut owner, "it", 17).await;
+    let refused = greedy.call("it__echo", json!({"text": "x"})).await;
+    let why = refused.error()["message"].to_string();
+    assert!(
+        why.contains("this agent's share of the list of 32"),
+        "{why}"
+    );
+    for agent in [&mut modest, &mut owner] {
+        echoes(agent, "it").await;
+    }
+    greedy.close().await;
+    in_flight(&mut owner, "it", 0).await;
 }
 
 /// As many calls may wait for a server as may be under way at it: one more is refused at once, and

@@ -16,6 +16,7 @@ use mgp_transports::unread::ResponseBudget;
 use tokio::sync::oneshot;
 
 use super::alongside::{Alongside, FinalCheck};
+use super::call_places::NoPlace;
 use super::call_queue::{Turn, party};
 use super::{InFlight, Link, LinkEvent, List, envelope};
 use mgp_callers::exchange::call_stream::CallStreamHandle;
@@ -94,7 +95,8 @@ impl Link {
             }
             None => None,
         };
-        let _place = self.places.try_take(1).ok_or_else(|| self.overloaded())?;
+        let caller = call.caller.map(AsRef::as_ref);
+        let _place = (self.places.take(caller)).map_err(|no| self.overloaded(&no))?;
         if let Some(final_check) = call.final_check {
             final_check.still()?;
         }
@@ -291,18 +293,20 @@ impl Link {
 
     pub(super) fn insert(&self, in_flight: InFlight) -> Result<u64, Refusal> {
         let refused = |refused| match refused {
-            NotAdmitted::Full(_) => self.overloaded(),
+            NotAdmitted::Full(_) => self.overloaded(&NoPlace::Full),
             NotAdmitted::Closed(_) => self.unreached("its connection was closed"),
         };
         self.pending.insert(in_flight).map_err(refused)
     }
 
-    fn overloaded(&self) -> Refusal {
+    fn overloaded(&self, no: &NoPlace) -> Refusal {
+        let (limit, server) = (self.limits.max_in_flight, &self.server);
+        let list = format!("list of {limit} calls under way at server {server}");
         Refusal::Overloaded {
-            what: format!(
-                "the list of {} calls under way at server {}",
-                self.limits.max_in_flight, self.server
-            ),
+            what: match no {
+                NoPlace::Full => format!("the {list}"),
+                NoPlace::ShareTaken => format!("this agent's share of the {list}"),
+            },
         }
     }
 
