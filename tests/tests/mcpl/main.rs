@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod around;
+mod channel_checks;
 mod channels;
 mod feature_sets;
 mod hooks;
