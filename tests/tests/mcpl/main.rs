@@ -7,6 +7,7 @@ mod channel_checks;
 mod channels;
 mod feature_sets;
 mod hooks;
+mod hosts;
 mod inference;
 mod negotiation;
 mod push;

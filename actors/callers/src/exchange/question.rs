@@ -19,6 +19,11 @@ pub enum Unanswered {
     /// The client never said that it is ready.
     #[error("the client has not said `notifications/initialized`, and is asked nothing before")]
     Unready,
+    /// Nothing can be sent to the client.
+    #[error(
+        "the client has no stream open on which it is asked: over HTTP that is the GET of its session"
+    )]
+    Unreachable,
     /// The client went away.
     #[error("the client went away before it answered")]
     Gone,

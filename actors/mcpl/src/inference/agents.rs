@@ -66,7 +66,12 @@ impl SharedInference {
                 answered = &mut asking => break answered,
             }
         };
-        let answer = told(answered.unwrap_or(Err(Unanswered::TimedOut)))?;
+        let answered = answered.unwrap_or(Err(Unanswered::TimedOut));
+        agent.note_answer(&answered);
+        if answered == Err(Unanswered::TimedOut) {
+            self.release_conversation(order);
+        }
+        let answer = told(answered)?;
         let answer = std::str::from_utf8(&answer).ok();
         let answer = answer.and_then(|text| InferenceAnswer::read(text).ok());
         let answer = answer.filter(|answer| answer.content.len() <= CONTENT_MAX);
@@ -84,11 +89,13 @@ impl SharedInference {
         })
     }
 
-    /// The host that answers: the one that the conversation stays with, else the one that is connected longest.
+    /// The host that answers: the one that the conversation stays with, else the one that is connected longest. One
+    /// that cannot be asked, as it has no GET stream, is none; silent ones come last.
     fn host_for(&self, order: &InferenceOrder, named: Option<&AgentId>) -> Option<McplAgent> {
         let able = |agent: &McplAgent| {
             named.is_none_or(|named| *named == agent.id)
                 && agent.declares().abilities.inference_request
+                && agent.is_reachable()
                 && agent.admits(&order.server, &order.set)
         };
         let mut all = self.from.agents.all();
@@ -110,6 +117,13 @@ impl SharedInference {
             staying.insert(place, found.connection);
         }
         Some(found)
+    }
+
+    /// Its host did not answer: the next request of the conversation may go to another one.
+    fn release_conversation(&self, order: &InferenceOrder) {
+        if let Some(id) = order.conversation.clone() {
+            lock(&self.staying).remove(&(order.server.clone(), id));
+        }
     }
 
     /// `inference/request` as the agent reads it: the set by the name it knows, the conversation by an id of its own.
@@ -191,7 +205,7 @@ fn told(answered: Result<ClientAnswer, Unanswered>) -> Result<Arc<[u8]>, NoAnswe
             NotInferred::TimedOut,
             Unanswered::TimedOut.to_string(),
         )),
-        Err(why @ (Unanswered::Unready | Unanswered::Overloaded)) => {
+        Err(why @ (Unanswered::Unready | Unanswered::Unreachable | Unanswered::Overloaded)) => {
             Err(NoAnswer::before(NotInferred::NotThere, why.to_string()))
         }
         Err(why @ (Unanswered::Gone | Unanswered::Cancelled)) => Err(failed(why.to_string())),
