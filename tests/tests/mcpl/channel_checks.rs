@@ -116,7 +116,7 @@ async fn refused_everywhere(host: &Host, chat: &mut Driver, channel: &str, who: 
     assert!(reached.is_empty(), "{who}: {reached:?}");
 }
 
-/// A grant of one tool, a set with one tool, a feature set that the agent disabled or a scope that it closed: whatever
+/// MCPL-158: a grant of one tool, a set with one tool, a feature set that the agent disabled or a scope that it closed: whatever
 /// keeps an agent from publishing keeps it from every other method of channels, and from what comes and goes there.
 #[tokio::test]
 async fn no_method_of_channels_gets_past_what_keeps_an_agent_from_publishing() {
@@ -171,7 +171,7 @@ async fn no_method_of_channels_gets_past_what_keeps_an_agent_from_publishing() {
     assert!(reached(&mut chat).await.is_empty());
 }
 
-/// What the scopes let through, every method does; what they do not, none does: a channel that a server opens outside of
+/// MCPL-130: what the scopes let through, every method does; what they do not, none does: a channel that a server opens outside of
 /// them is closed again, and nobody is given it.
 #[tokio::test]
 async fn each_method_of_channels_holds_to_the_scopes() {

@@ -11,6 +11,7 @@ mod hosts;
 mod inference;
 mod negotiation;
 mod push;
+mod real_programs;
 mod scene;
 mod scopes;
 mod state;

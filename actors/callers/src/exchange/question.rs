@@ -27,9 +27,9 @@ pub enum Unanswered {
     /// The client went away.
     #[error("the client went away before it answered")]
     Gone,
-    /// Nobody answered in time.
-    #[error("nobody answered within {} s", ANSWER_DEADLINE.as_secs())]
-    TimedOut,
+    /// Nobody answered within this time.
+    #[error("nobody answered within {0:?}")]
+    TimedOut(Duration),
     /// Too many questions wait for this client.
     #[error("{MAX_ASKED} questions wait for this client already")]
     Overloaded,

@@ -50,7 +50,8 @@ impl SharedInference {
         let sink = EventSink::new(move |part: String| drop(sender.try_send(part)));
         let exchange = agent.agent().outside();
         let asking = agent.agent().infer(&exchange, sink, &params);
-        let asking = tokio::time::timeout(order.ruled.rules.agent_timeout, asking);
+        let deadline = order.ruled.rules.agent_timeout;
+        let asking = tokio::time::timeout(deadline, asking);
         tokio::pin!(asking);
         let mut next = 0;
         let answered = loop {
@@ -66,9 +67,9 @@ impl SharedInference {
                 answered = &mut asking => break answered,
             }
         };
-        let answered = answered.unwrap_or(Err(Unanswered::TimedOut));
+        let answered = answered.unwrap_or(Err(Unanswered::TimedOut(deadline)));
         agent.note_answer(&answered);
-        if answered == Err(Unanswered::TimedOut) {
+        if matches!(answered, Err(Unanswered::TimedOut(_))) {
             self.release_conversation(order);
         }
         let answer = told(answered)?;
@@ -176,8 +177,9 @@ impl SharedInference {
             CreateMessage::METHOD,
             Some(&params),
         );
-        let answered = tokio::time::timeout(order.ruled.rules.agent_timeout, asking).await;
-        let answer = told(answered.unwrap_or(Err(Unanswered::TimedOut)))?;
+        let deadline = order.ruled.rules.agent_timeout;
+        let answered = tokio::time::timeout(deadline, asking).await;
+        let answer = told(answered.unwrap_or(Err(Unanswered::TimedOut(deadline))))?;
         let read: Option<Sampled> = serde_json::from_slice(&answer).ok();
         let answer = read
             .and_then(|it| it.answer(ceiling(&order.turns, 0)))
@@ -201,10 +203,9 @@ fn told(answered: Result<ClientAnswer, Unanswered>) -> Result<Arc<[u8]>, NoAnswe
         Ok(Ok(answer)) if answer.len() <= ANSWER_MAX => Ok(Arc::from(&answer[..])),
         Ok(Ok(_)) => Err(failed("the agent's answer is too long".to_owned())),
         Ok(Err(error)) => Err(failed(format!("the agent refused ({})", code(&error)))),
-        Err(Unanswered::TimedOut) => Err(NoAnswer::after(
-            NotInferred::TimedOut,
-            Unanswered::TimedOut.to_string(),
-        )),
+        Err(why @ Unanswered::TimedOut(_)) => {
+            Err(NoAnswer::after(NotInferred::TimedOut, why.to_string()))
+        }
         Err(why @ (Unanswered::Unready | Unanswered::Unreachable | Unanswered::Overloaded)) => {
             Err(NoAnswer::before(NotInferred::NotThere, why.to_string()))
         }

@@ -214,7 +214,7 @@ async fn ask_agent(policy: &PushPolicy, agent: &McplAgent, params: &str) -> Host
         Err(Unanswered::Unready | Unanswered::Unreachable | Unanswered::Overloaded) => {
             HostReply::NotSent
         }
-        Err(Unanswered::TimedOut) => HostReply::Silent,
+        Err(Unanswered::TimedOut(_)) => HostReply::Silent,
         Err(Unanswered::Gone | Unanswered::Cancelled) => {
             HostReply::Lost("the agent went away before it answered")
         }
