@@ -30,13 +30,13 @@ const DECLARED_PLAINLY: &str = r#""version":"0.4","pushEvents":true,"contextHook
 
 /// A set with its name, for hosts that read it there.
 #[derive(Serialize)]
-struct NamedSet<'a> {
+struct SetInList<'a> {
     name: &'a str,
     #[serde(flatten)]
     set: &'a FeatureSet,
 }
 
-impl<'a> From<(&'a String, &'a FeatureSet)> for NamedSet<'a> {
+impl<'a> From<(&'a String, &'a FeatureSet)> for SetInList<'a> {
     fn from((name, set): (&'a String, &'a FeatureSet)) -> Self {
         Self { name, set }
     }
@@ -169,7 +169,7 @@ impl McplAgents {
                 format!(r#"{{{DECLARED},"featureSets":{sets}}}"#)
             }
             SetsForm::List => {
-                let sets: Vec<NamedSet<'_>> = told.iter().map(NamedSet::from).collect();
+                let sets: Vec<SetInList<'_>> = told.iter().map(SetInList::from).collect();
                 let sets = serde_json::to_string(&sets).expect("sets are always JSON");
                 format!(r#"{{{DECLARED_PLAINLY},"featureSets":{sets}}}"#)
             }
@@ -243,7 +243,7 @@ impl McplAgents {
             SetsForm::List => {
                 let added = added.into_iter();
                 let added: BTreeMap<_, _> = added
-                    .map(|(name, set)| (name, NamedSet::from((name, set))))
+                    .map(|(name, set)| (name, SetInList::from((name, set))))
                     .collect();
                 json!({"added": added, "removed": removed})
             }

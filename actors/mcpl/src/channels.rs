@@ -360,7 +360,7 @@ impl Channels {
                 continue;
             }
             let is_open =
-                |id: &str| permitted_of(&sets, Some(&agent), (server, id), permits::ANY_USE);
+                |id: &str| find_permitted_set(&sets, Some(&agent), (server, id), permits::ANY_USE);
             let added: Vec<String> = {
                 let servers = self.servers();
                 let channels = servers.get(server);
@@ -398,17 +398,17 @@ fn permitted_set(
     (server, channel): (&ServerId, &str),
     uses: &[Capability],
 ) -> Option<String> {
-    permitted_of(sets.of(server)?, host, (server, channel), uses)
+    find_permitted_set(sets.of(server)?, host, (server, channel), uses)
 }
 
-fn permitted_of(
+fn find_permitted_set(
     sets: &ServerSets,
     host: Option<&McplAgent>,
     (server, channel): (&ServerId, &str),
     uses: &[Capability],
 ) -> Option<String> {
     let admits = |set: &str| lets_through(host, server, set, channel);
-    permits::permitted_to(sets, uses, channel, admits).map(str::to_owned)
+    permits::find_permitted(sets, uses, channel, admits).map(str::to_owned)
 }
 
 /// Whether an agent lets this be done at a channel; one that is no MCPL host has nothing to say.

@@ -222,10 +222,10 @@ impl ServerSets {
             return Err(McplError::unknown_set(set));
         };
         if !held.set.uses.contains(&uses) {
-            return Err(McplError::unused(set, uses, MissingUse::InSet));
+            return Err(McplError::missing_use(set, uses, MissingUse::InSet));
         }
         if !self.abilities.has(uses) {
-            return Err(McplError::unused(set, uses, MissingUse::InDeclaration));
+            return Err(McplError::missing_use(set, uses, MissingUse::InDeclaration));
         }
         match held.enabled {
             true => Ok(held),

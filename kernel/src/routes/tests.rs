@@ -49,7 +49,7 @@ fn the_audience_of_each_method_agrees_with_the_checks_of_its_row() {
         assert!(expected, "{name}: {:?}", row.check);
     }
     let channels = literals().filter(|name| name.starts_with("channels/"));
-    let checked: Vec<&str> = remote_requests::checked_by(MethodCheck::Channel).collect();
+    let checked: Vec<&str> = remote_requests::methods_with_check(MethodCheck::Channel).collect();
     let unchecked = channels.filter(|name| !checked.contains(name));
     assert_eq!(unchecked.collect::<Vec<_>>(), [""; 0]);
 }

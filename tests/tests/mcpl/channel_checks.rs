@@ -41,7 +41,7 @@ fn chat() -> Program {
     answering(&declared, &answers)
 }
 
-async fn started() -> (Kernel, Driver) {
+async fn start_kernel() -> (Kernel, Driver) {
     let kernel = Kernel::start(&[&chat().entry("chat"), CONFIG].concat()).await;
     kernel.connected(&["chat"]).await;
     let mut chat = Driver::at(&kernel, "chat").await;
@@ -73,7 +73,7 @@ fn params(method: &str, channel: &str) -> Value {
 }
 
 /// Tries a method in every way that it has; the answer of the request, where it can be one.
-async fn tried(host: &Host, method: &str, channel: &str) -> Option<Value> {
+async fn try_method(host: &Host, method: &str, channel: &str) -> Option<Value> {
     let params = params(method, channel);
     if remote_requests::row(RemoteTarget::Notification(method)).is_some() {
         host.tell(method, params.clone());
@@ -89,7 +89,7 @@ async fn tried(host: &Host, method: &str, channel: &str) -> Option<Value> {
 }
 
 /// The methods of channels that reached the server, once each.
-async fn reached(chat: &mut Driver) -> Vec<String> {
+async fn methods_at_server(chat: &mut Driver) -> Vec<String> {
     let heard = chat.heard().await;
     let methods = heard.iter().filter_map(|heard| heard["method"].as_str());
     let mut methods: Vec<String> = methods
@@ -101,9 +101,9 @@ async fn reached(chat: &mut Driver) -> Vec<String> {
     methods
 }
 
-async fn refused_everywhere(host: &Host, chat: &mut Driver, channel: &str, who: &str) {
-    for method in remote_requests::checked_by(MethodCheck::Channel) {
-        let answer = tried(host, method, channel).await;
+async fn assert_refused(host: &Host, chat: &mut Driver, channel: &str, who: &str) {
+    for method in remote_requests::methods_with_check(MethodCheck::Channel) {
+        let answer = try_method(host, method, channel).await;
         let refused = answer.as_ref().is_none_or(|answer| match method {
             "channels/list" => !answer.to_string().contains(channel),
             _ => answer.get("error").is_some(),
@@ -112,7 +112,7 @@ async fn refused_everywhere(host: &Host, chat: &mut Driver, channel: &str, who: 
         let text = answer.unwrap_or_default().to_string();
         assert!(!text.contains("room"), "{who}: {method}: {text}");
     }
-    let reached = reached(chat).await;
+    let reached = methods_at_server(chat).await;
     assert!(reached.is_empty(), "{who}: {reached:?}");
 }
 
@@ -120,7 +120,7 @@ async fn refused_everywhere(host: &Host, chat: &mut Driver, channel: &str, who: 
 /// keeps an agent from publishing keeps it from every other method of channels, and from what comes and goes there.
 #[tokio::test]
 async fn no_method_of_channels_gets_past_what_keeps_an_agent_from_publishing() {
-    let (kernel, mut chat) = started().await;
+    let (kernel, mut chat) = start_kernel().await;
     for command in [
         &["agents", "add", "al"][..],
         &["grant", "al", "chat", "--deny"],
@@ -145,7 +145,7 @@ async fn no_method_of_channels_gets_past_what_keeps_an_agent_from_publishing() {
         (&without_sets, "no feature set"),
     ];
     for (host, who) in all {
-        refused_everywhere(host, &mut chat, "chat:discord:#general", who).await;
+        assert_refused(host, &mut chat, "chat:discord:#general", who).await;
     }
     let listed = without_scopes.request("channels/list", json!({})).await;
     assert_eq!(listed["result"]["channels"], json!([]), "{listed}");
@@ -168,34 +168,36 @@ async fn no_method_of_channels_gets_past_what_keeps_an_agent_from_publishing() {
         )
         .await;
     assert!(answer.to_string().contains("Unknown channel"), "{answer}");
-    assert!(reached(&mut chat).await.is_empty());
+    assert!(methods_at_server(&mut chat).await.is_empty());
 }
 
 /// MCPL-130: what the scopes let through, every method does; what they do not, none does: a channel that a server opens outside of
 /// them is closed again, and nobody is given it.
 #[tokio::test]
 async fn each_method_of_channels_holds_to_the_scopes() {
-    let (kernel, mut chat) = started().await;
+    let (kernel, mut chat) = start_kernel().await;
     let host = Host::start(&kernel).await;
-    for method in remote_requests::checked_by(MethodCheck::Channel) {
+    for method in remote_requests::methods_with_check(MethodCheck::Channel) {
         let channel = match method {
             "channels/close" => "chat:discord:#old",
             _ => "chat:discord:#general",
         };
-        let answer = tried(&host, method, channel).await;
+        let answer = try_method(&host, method, channel).await;
         let text = answer.unwrap_or_default().to_string();
         assert!(!text.contains("error"), "{method}: {text}");
         assert!(!text.contains("admin"), "{method}: {text}");
-        let reached = reached(&mut chat).await;
+        let reached = methods_at_server(&mut chat).await;
         let is_there = reached.iter().any(|reached| reached == method);
         assert_eq!(is_there, method != "channels/list", "{method}: {reached:?}");
     }
     let before = chat.heard_of("channels/close").await.len();
     for method in ["channels/close", "channels/publish"] {
-        let answer = tried(&host, method, "chat:discord:#admin").await.unwrap();
+        let answer = try_method(&host, method, "chat:discord:#admin")
+            .await
+            .unwrap();
         assert_eq!(answer["error"]["code"], -32017, "{method}: {answer}");
     }
-    let answer = tried(&host, "channels/open", "").await.unwrap();
+    let answer = try_method(&host, "channels/open", "").await.unwrap();
     assert_eq!(answer["error"]["code"], -32024, "{answer}");
     assert!(!answer.to_string().contains("admin"), "{answer}");
     let closed = chat.hears("channels/close", before + 1).await;

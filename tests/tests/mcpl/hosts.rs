@@ -34,7 +34,7 @@ async fn push(git: &mut Driver, id: &str) -> Value {
 }
 
 /// Takes everything, or answers nothing.
-async fn started(kernel: &Kernel, answers: bool) -> Host {
+async fn start_host(kernel: &Kernel, answers: bool) -> Host {
     let host = Host::start(kernel).await;
     let silent = json!({"silent": true});
     for (method, result) in [
@@ -59,7 +59,7 @@ async fn started(kernel: &Kernel, answers: bool) -> Host {
     host
 }
 
-async fn ids(host: &Host, count: usize) -> Vec<String> {
+async fn event_ids(host: &Host, count: usize) -> Vec<String> {
     host.request("ping", json!({})).await;
     let asked = match count {
         0 => Vec::new(),
@@ -90,15 +90,15 @@ async fn an_event_goes_past_hosts_that_cannot_be_asked_and_silent_ones_come_last
     let why = alone["reason"].as_str().unwrap();
     assert!(why.contains("GET stream"), "{why}");
 
-    let silent = started(&kernel, false).await;
-    let good = started(&kernel, true).await;
+    let silent = start_host(&kernel, false).await;
+    let good = start_host(&kernel, true).await;
     // Nobody was sent it: it can come again.
     assert_eq!(push(&mut git, "e0").await["accepted"], true);
-    assert_eq!(ids(&silent, 1).await, ["git:e0"]);
-    assert_eq!(ids(&good, 1).await, ["git:e0"]);
+    assert_eq!(event_ids(&silent, 1).await, ["git:e0"]);
+    assert_eq!(event_ids(&good, 1).await, ["git:e0"]);
     assert_eq!(push(&mut git, "e1").await["accepted"], true);
-    assert_eq!(ids(&good, 2).await, ["git:e0", "git:e1"]);
-    assert_eq!(ids(&silent, 1).await, ["git:e0"]);
+    assert_eq!(event_ids(&good, 2).await, ["git:e0", "git:e1"]);
+    assert_eq!(event_ids(&silent, 1).await, ["git:e0"]);
 
     let message = json!({"channelId": "c", "messageId": "m", "content": "hi"});
     let taken = git
@@ -114,13 +114,13 @@ async fn an_event_goes_past_hosts_that_cannot_be_asked_and_silent_ones_come_last
     assert_eq!(lost["accepted"], false, "{lost}");
     let why = lost["reason"].as_str().unwrap();
     assert!(why.contains("not known"), "{why}");
-    assert_eq!(ids(&silent, 3).await, ["git:e0", "git:e2", "git:e2"]);
+    assert_eq!(event_ids(&silent, 3).await, ["git:e0", "git:e2", "git:e2"]);
 
     // One that answers again is asked in its turn again.
     silent.answers("push/event", json!({"result": {"accepted": true}}));
     assert_eq!(push(&mut git, "e3").await["accepted"], true);
-    let younger = started(&kernel, true).await;
+    let younger = start_host(&kernel, true).await;
     assert_eq!(push(&mut git, "e4").await["accepted"], true);
-    assert_eq!(ids(&silent, 5).await[3..], ["git:e3", "git:e4"]);
-    assert!(ids(&younger, 0).await.is_empty());
+    assert_eq!(event_ids(&silent, 5).await[3..], ["git:e3", "git:e4"]);
+    assert!(event_ids(&younger, 0).await.is_empty());
 }

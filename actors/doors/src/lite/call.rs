@@ -31,6 +31,7 @@ use tokio::time::Instant;
 
 use super::promise::PromiseRecord;
 use super::request::LiteRequest;
+use super::resumptions::{self, Resumed};
 use super::{Lite, LiteCaller, continuation};
 
 /// Time kept of a caller's deadline for the promise to reach it: a tenth of what is left, within these.
@@ -195,16 +196,36 @@ impl Lite {
         if let Some(promised) = self.continued(&who, &request, &call, arrived) {
             return Box::pin(self.redeemed(&mut promised?, &call, true)).await;
         }
-        let outcome = self.outcome(&who, &request, &call, outlet).await?;
-        match outcome {
+        let asking = (&who, &request, &call);
+        match self.find_resumption(&who, &request) {
+            None => self.make_call(asking, arrived, outlet).await,
+            Some(Resumed::Now(resumed)) => {
+                let outcome = self.make_call(asking, arrived, outlet).await;
+                resumed.finish(&outcome);
+                outcome
+            }
+            Some(Resumed::Before(standing)) => {
+                within(call.deadline, resumptions::outcome(standing)).await?
+            }
+        }
+    }
+
+    /// Makes the call, or goes on with the one that waits, and renders its outcome.
+    async fn make_call(
+        self: &Arc<Self>,
+        asking: (&LiteCaller, &LiteRequest, &LiteCall),
+        arrived: LiteArrival,
+        outlet: mpsc::Sender<Bytes>,
+    ) -> LiteOutcome {
+        let (who, request, call) = asking;
+        match self.outcome(who, request, call, outlet).await? {
             // One that the kernel made was announced when its caller had waited.
-            Ok(task) if self.is_of_server(&who, &task) => {
+            Ok(task) if self.is_of_server(who, &task) => {
                 let task = String::from_utf8_lossy(&task);
-                let asking = (&who, &request, &call);
                 Box::pin(self.followed(asking, arrived, &task)).await
             }
-            Ok(result) => self.rendered(&who, arrived, &result, &request.name),
-            Err(refusal) => Box::pin(self.refused(&who, arrived, &refusal)).await,
+            Ok(result) => self.rendered(who, arrived, &result, &request.name),
+            Err(refusal) => Box::pin(self.refused(who, arrived, &refusal)).await,
         }
     }
 
@@ -361,10 +382,10 @@ impl Lite {
 }
 
 /// The outcome, unless the caller's time is over before; then the call is cancelled.
-async fn within(
+async fn within<T>(
     deadline: Option<Instant>,
-    answering: impl Future<Output = Outcome>,
-) -> Result<Outcome, LiteError> {
+    answering: impl Future<Output = T>,
+) -> Result<T, LiteError> {
     let began = Instant::now();
     let Some(deadline) = deadline else {
         return Ok(answering.await);

@@ -88,7 +88,7 @@ pub fn row(target: RemoteTarget<'_>) -> Option<&'static RemoteRow> {
 }
 
 /// The methods and notifications with this check.
-pub fn checked_by(check: MethodCheck) -> impl Iterator<Item = &'static str> {
+pub fn methods_with_check(check: MethodCheck) -> impl Iterator<Item = &'static str> {
     let rows = METHODS.iter().chain(&NOTIFICATIONS);
     let rows = rows.filter(move |row| row.check == check);
     rows.flat_map(|row| row.names).copied()

@@ -27,12 +27,12 @@ pub const ANY_USE: &[Capability] = &[Capability::ChannelsPublish, Capability::Ch
 /// The set of a server that lets this be done at a channel, by the server's own id of it; `None` where none does.
 #[must_use]
 pub fn permitted<'a>(sets: &'a ServerSets, uses: Capability, channel: &str) -> Option<&'a str> {
-    permitted_to(sets, &[uses], channel, |_| true)
+    find_permitted(sets, &[uses], channel, |_| true)
 }
 
 /// The same of the first of these uses that some set allows, among the sets that the caller admits, too.
 #[must_use]
-pub fn permitted_to<'a>(
+pub fn find_permitted<'a>(
     sets: &'a ServerSets,
     uses: &[Capability],
     channel: &str,
@@ -132,7 +132,7 @@ mod tests {
         };
         let sets = ServerSets::new(&said, Some(&rules), None, &mut BTreeMap::new());
         let open =
-            |admitted: &[&str]| permitted_to(&sets, ANY_USE, "x", |set| admitted.contains(&set));
+            |admitted: &[&str]| find_permitted(&sets, ANY_USE, "x", |set| admitted.contains(&set));
         assert_eq!(open(&["a", "b", "c"]), Some("a"));
         assert_eq!(open(&["b", "c"]), Some("b"));
         assert_eq!(open(&["c"]), Some("c"));

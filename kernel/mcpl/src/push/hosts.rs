@@ -108,7 +108,10 @@ mod tests {
     use super::*;
 
     /// What became of it, and which hosts were asked.
-    fn handed(hosts: usize, reply: impl Fn(usize, usize) -> HostReply) -> (HandedOver, Vec<usize>) {
+    fn hand_over(
+        hosts: usize,
+        reply: impl Fn(usize, usize) -> HostReply,
+    ) -> (HandedOver, Vec<usize>) {
         let (mut queue, mut asked) = (HostQueue::new(hosts), Vec::new());
         while let Some(turn) = queue.pop() {
             let before = asked.iter().filter(|one| **one == turn.host).count();
@@ -120,7 +123,7 @@ mod tests {
 
     #[test]
     fn an_event_that_was_not_sent_to_a_host_goes_to_the_next() {
-        let (outcome, asked) = handed(3, |host, _| match host {
+        let (outcome, asked) = hand_over(3, |host, _| match host {
             2 => HostReply::Accepted(None),
             _ => HostReply::NotSent,
         });
@@ -128,36 +131,36 @@ mod tests {
             (outcome, asked),
             (HandedOver::Accepted(2, None), vec![0, 1, 2])
         );
-        let (outcome, _) = handed(2, |_, _| HostReply::NotSent);
+        let (outcome, _) = hand_over(2, |_, _| HostReply::NotSent);
         assert_eq!(outcome, HandedOver::NotSent);
     }
 
     #[test]
     fn a_silent_host_is_asked_again_after_all_others_and_leaves_the_outcome_unknown() {
-        let (outcome, asked) = handed(2, |host, _| match host {
+        let (outcome, asked) = hand_over(2, |host, _| match host {
             0 => HostReply::Silent,
             _ => HostReply::Accepted(Some("i".into())),
         });
         assert_eq!(outcome, HandedOver::Accepted(1, Some("i".into())));
         assert_eq!(asked, [0, 1]);
-        let (outcome, asked) = handed(2, |host, _| match host {
+        let (outcome, asked) = hand_over(2, |host, _| match host {
             0 => HostReply::Silent,
             _ => HostReply::Refused("no".into()),
         });
         assert!(matches!(outcome, HandedOver::Unknown(_)), "{outcome:?}");
         assert_eq!(asked, [0, 1, 0]);
-        let (outcome, _) = handed(2, |host, before| match (host, before) {
+        let (outcome, _) = hand_over(2, |host, before| match (host, before) {
             (0, 0) => HostReply::Silent,
             (0, _) => HostReply::Accepted(None),
             _ => HostReply::Refused("no".into()),
         });
         assert_eq!(outcome, HandedOver::Accepted(0, None));
-        let (outcome, asked) = handed(2, |_, _| HostReply::Lost("it left"));
+        let (outcome, asked) = hand_over(2, |_, _| HostReply::Lost("it left"));
         assert_eq!(
             (outcome, asked),
             (HandedOver::Unknown("it left"), vec![0, 1])
         );
-        let (_, asked) = handed(100, |_, _| HostReply::Silent);
+        let (_, asked) = hand_over(100, |_, _| HostReply::Silent);
         assert_eq!(asked.len(), 2 * HOSTS_MAX);
     }
 }

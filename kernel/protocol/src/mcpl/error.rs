@@ -88,7 +88,7 @@ impl McplError {
 
     /// -32001: the set does not use this, or its server does not declare it. `missing` names the use.
     #[must_use]
-    pub fn unused(set: &str, uses: Capability, lack: MissingUse) -> Self {
+    pub fn missing_use(set: &str, uses: Capability, lack: MissingUse) -> Self {
         let why = match lack {
             MissingUse::InSet => "`uses` of the set lacks",
             MissingUse::InDeclaration => "the server does not declare",
@@ -201,7 +201,7 @@ mod tests {
                 r#"{"featureSet":"a.b","canEnable":true}"#,
             ),
             (
-                McplError::unused("a", Capability::PushEvents, MissingUse::InSet),
+                McplError::missing_use("a", Capability::PushEvents, MissingUse::InSet),
                 -32001,
                 "Feature set not enabled: `uses` of the set lacks pushEvents",
                 r#"{"featureSet":"a","canEnable":false,"missing":"pushEvents"}"#,
