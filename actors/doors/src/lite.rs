@@ -3,6 +3,7 @@
 //!
 //! A promise is a task under another name, and what a tool asks is a suspended call.
 
+mod answer;
 pub mod call;
 mod continuation;
 mod names;

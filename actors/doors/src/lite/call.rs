@@ -29,6 +29,7 @@ use mgp_runtime::trace::Trace;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
+pub use super::answer::{LiteAnswer, LiteOutcome};
 use super::promise::PromiseRecord;
 use super::request::LiteRequest;
 use super::resumptions::{self, Resumed};
@@ -36,9 +37,6 @@ use super::{Lite, LiteCaller, continuation};
 
 /// Time kept of a caller's deadline for the promise to reach it: a tenth of what is left, within these.
 const MARGIN: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
-/// The answer to a call, or the error; the same in both bindings.
-pub type LiteOutcome = Result<LiteAnswer, LiteError>;
-
 /// A call as a binding read it.
 #[derive(Debug)]
 pub struct LiteCall {
@@ -69,21 +67,6 @@ pub enum LiteWait {
     For(Duration),
     /// Never: the caller refuses promises.
     Ever,
-}
-
-/// The answer to a call.
-#[derive(Debug, Clone)]
-pub struct LiteAnswer {
-    /// Its kind; never `request-for-more-resource`.
-    pub response_type: ResponseType,
-    /// The result with its `_meta`, an object as JSON text: the same in both bindings.
-    pub result: Bytes,
-    /// The token, where it is a promise or a question of one.
-    pub promise: Option<String>,
-    /// When it was given, in milliseconds since 1970.
-    pub timestamp_ms: u64,
-    /// How long the request took.
-    pub processing_time_ms: u64,
 }
 
 /// What comes of a call.

@@ -9,7 +9,7 @@ use mgp_protocol::lite::error::{LiteError, LiteErrorKind};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::call::LiteOutcome;
+use super::answer::LiteOutcome;
 
 /// Calls that are remembered, as many as may wait for their clients.
 const CALLS_MAX: usize = 4096;
@@ -23,12 +23,12 @@ type Standing = watch::Receiver<Option<LiteOutcome>>;
 /// The calls that went on, for as long as a continuation is good.
 #[derive(Debug)]
 pub(super) struct Resumptions {
-    state: Mutex<State>,
+    state: Mutex<ResumptionState>,
     age: Duration,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct ResumptionState {
     calls: HashMap<u64, Resumption>,
     /// The calls and their turns, oldest first. One that went on again stands at its last place.
     order: VecDeque<(u64, u64)>,
@@ -115,12 +115,12 @@ impl Resumptions {
         }))
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, ResumptionState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl ResumptionState {
     fn expire(&mut self, now: Instant, age: Duration) {
         while let Some((call, turn)) = self.order.front().copied() {
             let current = self.calls.get(&call).filter(|it| it.turn == turn);
@@ -207,7 +207,7 @@ mod tests {
     use super::*;
     use mgp_protocol::lite::ResponseType;
 
-    use super::super::call::LiteAnswer;
+    use super::super::answer::LiteAnswer;
 
     fn answer(text: &'static str) -> LiteOutcome {
         Ok(LiteAnswer {

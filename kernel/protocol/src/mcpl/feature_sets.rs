@@ -308,19 +308,19 @@ impl Update {
             return (update, vec!["the params are no object".to_owned()]);
         };
         for (name, value) in all {
-            match name.as_ref() {
-                "enabled" => update.enabled.extend(names(&name, value, &mut refused)),
-                "disabled" => update.disabled.extend(names(&name, value, &mut refused)),
-                "scopes" => match members(value.get()) {
-                    Some(scopes) => {
-                        for (set, said) in scopes {
-                            let patterns = patterns(said, &mut refused);
-                            update.scopes.insert(set.into_owned(), patterns);
-                        }
-                    }
-                    None => refused.push("`scopes` is no object".to_owned()),
-                },
-                _ => {}
+            if name == "enabled" {
+                update.enabled.extend(names(&name, value, &mut refused));
+            } else if name == "disabled" {
+                update.disabled.extend(names(&name, value, &mut refused));
+            } else if name == "scopes" {
+                let Some(scopes) = members(value.get()) else {
+                    refused.push("`scopes` is no object".to_owned());
+                    continue;
+                };
+                for (set, said) in scopes {
+                    let patterns = patterns(said, &mut refused);
+                    update.scopes.insert(set.into_owned(), patterns);
+                }
             }
         }
         refused.truncate(REJECTED_MAX);
