@@ -533,7 +533,7 @@ impl Agent {
         let outcome = tokio::select! {
             answer = answer => answer.map_err(|_| Unanswered::Gone),
             () = exchange.cancelled() => Err(Unanswered::Cancelled),
-            () = tokio::time::sleep(ANSWER_DEADLINE) => Err(Unanswered::TimedOut),
+            () = tokio::time::sleep(ANSWER_DEADLINE) => Err(Unanswered::TimedOut(ANSWER_DEADLINE)),
         };
         drop(forget);
         outcome

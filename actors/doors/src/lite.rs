@@ -3,6 +3,7 @@
 //!
 //! A promise is a task under another name, and what a tool asks is a suspended call.
 
+mod answer;
 pub mod call;
 mod continuation;
 mod names;
@@ -10,6 +11,7 @@ mod openapi;
 mod promise;
 mod redeem;
 mod request;
+mod resumptions;
 mod rounds;
 
 use std::sync::Arc;
@@ -35,6 +37,7 @@ use tokio::sync::mpsc;
 
 use self::call::{LiteCall, RunningLite};
 use self::openapi::MadeDocuments;
+use self::resumptions::Resumptions;
 use self::rounds::LiteRoutes;
 use crate::reception::Reception;
 use crate::stateless::{self, Arrival, RunningCall, Stateless};
@@ -63,6 +66,7 @@ pub struct Lite {
     directory: Arc<Directory>,
     settings: LiteSettings,
     documents: MadeDocuments,
+    resumptions: Resumptions,
 }
 
 /// Who asks: the agent, as authenticated by the door, and what it sees.
@@ -91,6 +95,7 @@ impl Lite {
             boot: of_all.boot,
         };
         Arc::new(Self {
+            resumptions: Resumptions::new(stateless.suspended.patience()),
             stateless: Arc::new(stateless),
             directory: reception.directory.clone(),
             settings,

@@ -8,18 +8,47 @@ use mgp_callers::agent::{Agent, ClientAnswer, Unanswered};
 use mgp_callers::directory::Directory;
 use mgp_callers::exchange::Delivery;
 use mgp_callers::request::Caller;
+use mgp_engine::clock::MonotonicTime;
 use mgp_mcpl_engine::feature_sets::{AgentSets, FeatureSets};
 use mgp_mcpl_engine::{names, scopes};
 use mgp_protocol::ids::{AgentId, ConnectionId, ServerId};
 use mgp_protocol::jsonrpc;
-use mgp_protocol::mcp::{self, Method};
+use mgp_protocol::mcp::Method;
 use mgp_protocol::mcpl::HostCapabilities;
 use mgp_protocol::mcpl::feature_sets::{Changed, FeatureSet, Update};
+use mgp_protocol::mcpl::negotiation::SetsForm;
+use mgp_runtime::time::moment;
 use mgp_sync::snapshot::Snapshot;
+use serde::Serialize;
 use serde_json::json;
 
 /// What the kernel declares to them beside the sets: servers come and go while an agent learns this once.
 const DECLARED: &str = r#""version":"0.4","pushEvents":true,"contextHooks":{"beforeInference":true,"afterInference":{"blocking":true}},"inferenceRequest":{"streaming":true},"modelInfo":true,"channels":{"register":true,"publish":true,"observe":true,"lifecycle":true,"streaming":true}"#;
+
+/// The same for a host that reads plain booleans ([`SetsForm::List`]).
+const DECLARED_PLAINLY: &str = r#""version":"0.4","pushEvents":true,"contextHooks":{"beforeInference":true,"afterInference":{"blocking":true}},"inferenceRequest":true,"modelInfo":true,"channels":true"#;
+
+/// A set with its name, for hosts that read it there.
+#[derive(Serialize)]
+struct SetInList<'a> {
+    name: &'a str,
+    #[serde(flatten)]
+    set: &'a FeatureSet,
+}
+
+impl<'a> From<(&'a String, &'a FeatureSet)> for SetInList<'a> {
+    fn from((name, set): (&'a String, &'a FeatureSet)) -> Self {
+        Self { name, set }
+    }
+}
+
+fn form(caller: &Caller) -> SetsForm {
+    let declared = caller.mcpl.as_ref();
+    declared.map_or(SetsForm::ByName, |declared| declared.form)
+}
+
+/// How long a host that did not answer is asked after all others, unless it answers before.
+const SILENCE: Duration = Duration::from_secs(300);
 
 /// The agents that are hosts.
 #[derive(Debug)]
@@ -37,6 +66,22 @@ struct KnownHost {
     wants: AgentSets,
     /// The sets it was told of, by the names it knows.
     told: BTreeMap<String, FeatureSet>,
+    silence: Arc<Silence>,
+}
+
+/// Until when a host counts as silent.
+#[derive(Debug, Default)]
+struct Silence(Mutex<Option<MonotonicTime>>);
+
+impl Silence {
+    fn note(&self, until: Option<MonotonicTime>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = until;
+    }
+
+    fn is_on(&self, now: MonotonicTime) -> bool {
+        let until = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        until.is_some_and(|until| until > now)
+    }
 }
 
 /// One of them, at this moment.
@@ -50,6 +95,7 @@ pub struct McplAgent {
     caller: Arc<Caller>,
     declared: Arc<HostCapabilities>,
     wants: AgentSets,
+    silence: Arc<Silence>,
     directory: Arc<Directory>,
 }
 
@@ -64,14 +110,14 @@ impl McplAgents {
         })
     }
 
-    /// Those that may be asked and told things now, the oldest connection first.
+    /// Those that may be asked and told things now, the oldest connection first. Hosts that left a request without
+    /// an answer come last.
     #[must_use]
     pub fn all(&self) -> Vec<McplAgent> {
-        let hosts = self.directory.mcpl_hosts();
+        let hosts = self.directory.mcpl_hosts().into_iter();
+        let mut hosts: Vec<_> = hosts.filter_map(|agent| self.host(agent)).collect();
+        hosts.sort_by_cached_key(McplAgent::is_silent);
         hosts
-            .into_iter()
-            .filter_map(|agent| self.host(agent))
-            .collect()
     }
 
     /// The host of this connection.
@@ -82,15 +128,14 @@ impl McplAgents {
 
     fn host(&self, agent: Arc<Agent>) -> Option<McplAgent> {
         let caller = agent.caller()?.clone();
-        let wants = self
-            .known()
-            .get(&agent.connection)
-            .map(|known| known.wants.clone());
+        let known = self.known().get(&agent.connection).cloned();
+        let known = known.unwrap_or_default();
         Some(McplAgent {
             id: agent.id().clone(),
             connection: agent.connection,
             declared: caller.mcpl.clone()?,
-            wants: wants.unwrap_or_default(),
+            wants: known.wants,
+            silence: known.silence,
             directory: self.directory.clone(),
             caller,
             agent,
@@ -118,10 +163,20 @@ impl McplAgents {
     #[must_use]
     pub fn declaration(&self, caller: &Caller) -> String {
         let told = self.visible(caller);
-        let sets = serde_json::to_string(&told).expect("sets are always JSON");
+        let declaration = match form(caller) {
+            SetsForm::ByName => {
+                let sets = serde_json::to_string(&told).expect("sets are always JSON");
+                format!(r#"{{{DECLARED},"featureSets":{sets}}}"#)
+            }
+            SetsForm::List => {
+                let sets: Vec<SetInList<'_>> = told.iter().map(SetInList::from).collect();
+                let sets = serde_json::to_string(&sets).expect("sets are always JSON");
+                format!(r#"{{{DECLARED_PLAINLY},"featureSets":{sets}}}"#)
+            }
+        };
         let mut known = self.known();
         known.entry(caller.connection).or_default().told = told;
-        format!(r#"{{{DECLARED},"featureSets":{sets}}}"#)
+        declaration
     }
 
     /// The enabled sets of the servers it sees, by the names it knows.
@@ -139,13 +194,11 @@ impl McplAgents {
 
     /// `featureSets/update` of an agent: it can only narrow what the operator lets through (MCPL-157).
     pub fn update(&self, caller: &Caller, params: Option<&str>) {
-        let update: Update = match mcp::read(params) {
-            Ok(update) => update,
-            Err(why) => {
-                tracing::debug!(agent = %caller.agent, "featureSets/update cannot be read: {why}");
-                return;
-            }
-        };
+        let (update, refused) = Update::read(params.unwrap_or("{}"));
+        if !refused.is_empty() {
+            let refused = refused.join("; ");
+            tracing::warn!(agent = %caller.agent, refused, "a part of featureSets/update cannot be read");
+        }
         let mut known = self.known();
         if let Some(host) = known.get_mut(&caller.connection) {
             let names: Vec<String> = host.told.keys().cloned().collect();
@@ -184,7 +237,18 @@ impl McplAgents {
         if added.is_empty() && removed.is_empty() {
             return;
         }
-        let params = json!({"added": added, "removed": removed}).to_string();
+        let params = match form(caller) {
+            SetsForm::ByName => json!({"added": added, "removed": removed}),
+            // The names are keys here, and stand in the sets as well.
+            SetsForm::List => {
+                let added = added.into_iter();
+                let added: BTreeMap<_, _> = added
+                    .map(|(name, set)| (name, SetInList::from((name, set))))
+                    .collect();
+                json!({"added": added, "removed": removed})
+            }
+        };
+        let params = params.to_string();
         let frame = jsonrpc::notification(Changed::METHOD, Some(&params));
         agent.tell(frame.into(), Delivery::Reliable);
         host.told = now;
@@ -229,11 +293,41 @@ impl McplAgent {
         params: &str,
         deadline: Duration,
     ) -> Result<ClientAnswer, Unanswered> {
+        if !self.agent.is_reachable() {
+            return Err(Unanswered::Unreachable);
+        }
         let exchange = self.agent.outside();
         let asked = self.agent.ask(&exchange, None, method, Some(params));
-        match tokio::time::timeout(deadline, asked).await {
-            Ok(answer) => answer,
-            Err(_) => Err(Unanswered::TimedOut),
+        let answered = tokio::time::timeout(deadline, asked).await;
+        let answered = answered.unwrap_or(Err(Unanswered::TimedOut(deadline)));
+        self.note_answer(&answered);
+        answered
+    }
+
+    /// Whether a request reaches it now.
+    #[must_use]
+    pub fn is_reachable(&self) -> bool {
+        self.agent.is_reachable()
+    }
+
+    /// Whether it left a request without an answer of late.
+    #[must_use]
+    pub fn is_silent(&self) -> bool {
+        self.silence.is_on(moment())
+    }
+
+    /// Remembers whether it answers: hosts that do not come last.
+    pub(crate) fn note_answer(&self, answered: &Result<ClientAnswer, Unanswered>) {
+        match answered {
+            Ok(_) => self.silence.note(None),
+            Err(Unanswered::TimedOut(_)) => self.silence.note(Some(moment() + SILENCE)),
+            Err(
+                Unanswered::Unready
+                | Unanswered::Unreachable
+                | Unanswered::Gone
+                | Unanswered::Overloaded
+                | Unanswered::Cancelled,
+            ) => {}
         }
     }
 

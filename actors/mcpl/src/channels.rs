@@ -18,7 +18,7 @@ use mgp_callers::request::Caller;
 use mgp_mcpl_engine::channels::permits;
 use mgp_mcpl_engine::channels::registry::{RegisteredChannel, ServerChannels};
 use mgp_mcpl_engine::channels::rules::ChannelRules;
-use mgp_mcpl_engine::feature_sets::ServerSets;
+use mgp_mcpl_engine::feature_sets::{FeatureSets, ServerSets};
 use mgp_mcpl_engine::names;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp::{self, Method};
@@ -59,7 +59,18 @@ pub struct Channels {
     rules: Mutex<Arc<ChannelRules>>,
     /// By server; bounded as servers are.
     servers: Mutex<BTreeMap<ServerId, ServerChannels>>,
+    /// The sets of each server that speaks MCPL: who may know its channels when it has gone.
+    last_sets: Mutex<BTreeMap<ServerId, Arc<ServerSets>>>,
     threads: Mutex<Threads>,
+}
+
+/// A channel that a caller may use, after all checks.
+#[derive(Debug)]
+pub(crate) struct ChannelPermit {
+    pub(crate) server: ServerId,
+    pub(crate) channel: RegisteredChannel,
+    /// The feature set that allows it.
+    pub(crate) set: String,
 }
 
 impl Channels {
@@ -77,6 +88,7 @@ impl Channels {
             conversations,
             rules: Mutex::new(Arc::new(rules)),
             servers: Mutex::default(),
+            last_sets: Mutex::default(),
             threads: Mutex::default(),
         })
     }
@@ -115,6 +127,12 @@ impl Channels {
 
     fn servers(&self) -> MutexGuard<'_, BTreeMap<ServerId, ServerChannels>> {
         self.servers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn last_sets(&self) -> MutexGuard<'_, BTreeMap<ServerId, Arc<ServerSets>>> {
+        self.last_sets
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     fn threads(&self) -> MutexGuard<'_, Threads> {
@@ -156,6 +174,7 @@ impl Channels {
     fn hears(self: &Arc<Self>, event: HostEvent) {
         match event {
             HostEvent::Met(server) => {
+                self.save_sets(&server);
                 let again = {
                     let mut servers = self.servers();
                     let channels = servers.entry(server.clone()).or_default();
@@ -171,7 +190,7 @@ impl Channels {
             }
             HostEvent::Gone(server) => {
                 if !self.host.speaks(&server) {
-                    let gone = self.names_of(&server);
+                    let gone = self.ids_of(&server);
                     let mut servers = self.servers();
                     if let Some(channels) = servers.get_mut(&server) {
                         channels.lost();
@@ -180,20 +199,25 @@ impl Channels {
                         }
                     }
                     drop(servers);
-                    self.tell(&server, &[], &gone);
+                    self.notify_agents(&server, &[], &gone);
+                    self.last_sets().remove(&server);
                 }
             }
-            HostEvent::SetsChanged(_) => {}
+            HostEvent::SetsChanged(server) => self.save_sets(&server),
         }
     }
 
-    fn names_of(&self, server: &ServerId) -> Vec<String> {
+    fn save_sets(&self, server: &ServerId) {
+        if let Some(sets) = self.host.sets().load().of(server) {
+            self.last_sets().insert(server.clone(), sets.clone());
+        }
+    }
+
+    fn ids_of(&self, server: &ServerId) -> Vec<Arc<str>> {
         let servers = self.servers();
         let channels = servers.get(server).into_iter();
         let channels = channels.flat_map(ServerChannels::iter);
-        channels
-            .map(|one| names::channel(server, &one.id))
-            .collect()
+        channels.map(|one| one.id.clone()).collect()
     }
 
     /// `channels/register` of a server that declares it.
@@ -206,7 +230,7 @@ impl Channels {
             let all = said.channels.iter().map(|one| one.get());
             channels.register(all).map_err(McplError::bad_params)?
         };
-        self.tell(server, &ids, &[]);
+        self.notify_agents(server, &ids, &[]);
         let ids: Vec<String> = ids.iter().map(|id| quoted(id)).collect();
         Ok(format!(r#"{{"registered":[{}]}}"#, ids.join(",")))
     }
@@ -220,8 +244,8 @@ impl Channels {
             let channels = servers.entry(server.clone()).or_default();
             let mut gone = Vec::new();
             for id in &said.removed {
-                if channels.get(id).is_some() {
-                    gone.push(names::channel(server, id));
+                if let Some(channel) = channels.get(id) {
+                    gone.push(channel.id.clone());
                     channels.remove(id);
                 }
             }
@@ -236,7 +260,7 @@ impl Channels {
                 .map_err(McplError::bad_params);
             (ids, gone)
         };
-        self.tell(server, ids.as_deref().unwrap_or_default(), &gone);
+        self.notify_agents(server, ids.as_deref().unwrap_or_default(), &gone);
         ids.map(|_| "{}".to_owned())
     }
 
@@ -258,21 +282,50 @@ impl Channels {
         Ok(format!(r#"{{"channels":[{}]}}"#, channels.join(",")))
     }
 
-    /// `channels/list` of an agent: those of all servers it sees, by the names it knows, as far as it may publish to
-    /// or observe them.
+    /// `channels/list` of a caller: the channels that it may publish to or observe, by the names it knows.
     #[must_use]
-    pub fn listed(&self, sees: impl Fn(&ServerId) -> bool) -> String {
+    pub fn listed(&self, caller: &Caller, sees: impl Fn(&ServerId) -> bool) -> String {
         let sets = self.host.sets().load();
+        let host = self.agents.get(caller.connection);
         let servers = self.servers();
         let mut all = Vec::new();
         for (server, channels) in servers.iter().filter(|(server, _)| sees(server)) {
-            let Some(sets) = sets.of(server) else {
-                continue;
-            };
-            let open = channels.iter().filter(|channel| is_open(sets, channel));
+            let open = channels.iter().filter(|channel| {
+                permitted_set(
+                    &sets,
+                    host.as_ref(),
+                    (server, &channel.id),
+                    permits::ANY_USE,
+                )
+                .is_some()
+            });
             all.extend(open.map(|one| one.described(&names::channel(server, &one.id))));
         }
         format!(r#"{{"channels":[{}]}}"#, all.join(","))
+    }
+
+    /// The checks of every method that names a channel: the caller sees its server, and an enabled set of the server
+    /// with one of these uses lets it through, as the caller does.
+    ///
+    /// # Errors
+    /// -32023 for a channel that is not there for this caller, -32017 for one that is not open to this.
+    pub(crate) fn permit(
+        &self,
+        caller: &Caller,
+        sees: impl Fn(&ServerId) -> bool,
+        name: &str,
+        uses: &[Capability],
+    ) -> Result<ChannelPermit, McplError> {
+        let (server, channel) = self.named(name, sees)?;
+        let sets = self.host.sets().load();
+        let host = self.agents.get(caller.connection);
+        let set = permitted_set(&sets, host.as_ref(), (&server, &channel.id), uses);
+        let set = set.ok_or_else(|| McplError::channel_not_permitted(name))?;
+        Ok(ChannelPermit {
+            server,
+            channel,
+            set,
+        })
     }
 
     /// The channel of this name, for one who sees these servers. One of a server that is not seen is not there.
@@ -294,31 +347,38 @@ impl Channels {
         Ok((server.clone(), channel.ok_or_else(unknown)?.clone()))
     }
 
-    /// Tells the agents that keep a list what came and went.
-    fn tell(&self, server: &ServerId, came: &[Arc<str>], gone: &[String]) {
+    /// Notifies the agents that follow the list which of the channels that are open to them came and went.
+    fn notify_agents(&self, server: &ServerId, came: &[Arc<str>], gone: &[Arc<str>]) {
         if came.is_empty() && gone.is_empty() {
             return;
         }
-        let added: Vec<String> = {
-            let sets = self.host.sets().load();
-            let servers = self.servers();
-            let (channels, sets) = (servers.get(server), sets.of(server));
-            let came = came.iter().filter_map(|id| channels?.get(id));
-            came.filter(|one| sets.is_some_and(|sets| is_open(sets, one)))
-                .map(|one| one.described(&names::channel(server, &one.id)))
-                .collect()
-        };
-        if added.is_empty() && gone.is_empty() {
+        let Some(sets) = self.last_sets().get(server).cloned() else {
             return;
-        }
-        let gone: Vec<String> = gone.iter().map(|name| quoted(name)).collect();
-        let params = format!(
-            r#"{{"added":[{}],"removed":[{}],"updated":[]}}"#,
-            added.join(","),
-            gone.join(",")
-        );
+        };
         for agent in self.agents.all() {
-            if agent.declares().abilities.channels.register && agent.sees(server) {
+            if !agent.declares().abilities.channels.register || !agent.sees(server) {
+                continue;
+            }
+            let is_open =
+                |id: &str| find_permitted_set(&sets, Some(&agent), (server, id), permits::ANY_USE);
+            let added: Vec<String> = {
+                let servers = self.servers();
+                let channels = servers.get(server);
+                let came = came.iter().filter_map(|id| channels?.get(id));
+                came.filter(|one| is_open(&one.id).is_some())
+                    .map(|one| one.described(&names::channel(server, &one.id)))
+                    .collect()
+            };
+            let removed = gone.iter().filter(|id| is_open(id).is_some());
+            let removed: Vec<String> = removed
+                .map(|id| quoted(&names::channel(server, id)))
+                .collect();
+            if !added.is_empty() || !removed.is_empty() {
+                let params = format!(
+                    r#"{{"added":[{}],"removed":[{}],"updated":[]}}"#,
+                    added.join(","),
+                    removed.join(",")
+                );
                 agent.tell(Changed::METHOD, &params);
             }
         }
@@ -331,10 +391,24 @@ impl Channels {
     }
 }
 
-/// Whether some set lets a channel be published to or observed: else no agent is told of it.
-fn is_open(sets: &ServerSets, channel: &RegisteredChannel) -> bool {
-    let open = |uses| permits::permitted(sets, uses, &channel.id).is_some();
-    open(Capability::ChannelsPublish) || open(Capability::ChannelsObserve)
+/// The set that opens a channel to a caller for one of these uses. One that is no MCPL host narrows nothing.
+fn permitted_set(
+    sets: &FeatureSets,
+    host: Option<&McplAgent>,
+    (server, channel): (&ServerId, &str),
+    uses: &[Capability],
+) -> Option<String> {
+    find_permitted_set(sets.of(server)?, host, (server, channel), uses)
+}
+
+fn find_permitted_set(
+    sets: &ServerSets,
+    host: Option<&McplAgent>,
+    (server, channel): (&ServerId, &str),
+    uses: &[Capability],
+) -> Option<String> {
+    let admits = |set: &str| lets_through(host, server, set, channel);
+    permits::find_permitted(sets, uses, channel, admits).map(str::to_owned)
 }
 
 /// Whether an agent lets this be done at a channel; one that is no MCPL host has nothing to say.

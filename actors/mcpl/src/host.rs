@@ -154,6 +154,24 @@ impl McplHost {
         Box::pin(link.ask_in_mcpl(method, params, deadline)).await
     }
 
+    /// The same, with the time that a call of a tool of this server has (`call_timeout_secs`), or `most` where it has
+    /// no limit.
+    ///
+    /// # Errors
+    /// As [`Self::asks`].
+    pub async fn ask_as_call(
+        &self,
+        server: &ServerId,
+        method: &'static str,
+        params: &str,
+        most: Duration,
+    ) -> Result<Bytes, Refusal> {
+        let link = self.link(server)?;
+        let own = link.limits.call_timeout;
+        let deadline = if own.is_zero() { most } else { own };
+        Box::pin(link.ask_in_mcpl(method, params, deadline)).await
+    }
+
     /// Tells a server something.
     ///
     /// # Errors
@@ -296,6 +314,9 @@ impl McplHost {
             let held = held.ok_or_else(|| McplError::unknown_set(set))?;
             if !held.enabled {
                 return Err(McplError::not_enabled(set, true));
+            }
+            if asked.scope.label.is_empty() {
+                return Err(McplError::bad_params("`scope.label` is empty"));
             }
             if !held.set.scoped {
                 let words = format!("feature set {set} declares no scopes");

@@ -59,7 +59,7 @@ pub(crate) use self::envelope::code;
 pub use self::envelope::wrapped;
 pub use self::event::{LinkEvent, McplAnswer, McplMessage, ToldEvent};
 pub use self::following::{ChannelRequest, FollowingNews};
-pub use self::from_servers::{ClientQuestion, FROM_SERVERS, FromServer, MethodNeeds};
+pub use self::from_servers::{ClientQuestion, FROM_SERVERS, FromServer, McplCheck, MethodNeeds};
 pub use self::late_messages::LateMessages;
 pub use self::wire::Wire;
 pub use self::wire::http::{HttpEndpoint, HttpWire, OpenError, Opened, SseWire};

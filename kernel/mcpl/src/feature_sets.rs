@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use mgp_protocol::ids::ServerId;
+use mgp_protocol::mcpl::error::MissingUse;
 use mgp_protocol::mcpl::feature_sets::{Capability, FeatureSet, SETS_MAX, ScopePatterns, Update};
 use mgp_protocol::mcpl::negotiation::Abilities;
 use mgp_protocol::mcpl::{McplError, ServerCapabilities};
@@ -220,10 +221,15 @@ impl ServerSets {
         let Some(held) = self.sets.get(set) else {
             return Err(McplError::unknown_set(set));
         };
-        let can = held.set.uses.contains(&uses) && self.abilities.has(uses);
-        match can && held.enabled {
+        if !held.set.uses.contains(&uses) {
+            return Err(McplError::missing_use(set, uses, MissingUse::InSet));
+        }
+        if !self.abilities.has(uses) {
+            return Err(McplError::missing_use(set, uses, MissingUse::InDeclaration));
+        }
+        match held.enabled {
             true => Ok(held),
-            false => Err(McplError::not_enabled(set, can && !held.enabled)),
+            false => Err(McplError::not_enabled(set, true)),
         }
     }
 

@@ -71,6 +71,18 @@ impl HookPolicy {
     pub fn is_closed(&self, server: &ServerId) -> bool {
         self.fail_closed.contains(&server.server())
     }
+
+    /// How much of the time that is left a server of the chain may take. Each server behind it that has to answer has
+    /// an equal share of its own, which a silent one before it cannot use up.
+    #[must_use]
+    pub fn share<'a>(
+        &self,
+        left: Duration,
+        behind: impl Iterator<Item = &'a ServerId>,
+    ) -> Duration {
+        let closed = behind.filter(|server| self.is_closed(server)).count();
+        left / u32::try_from(closed + 1).unwrap_or(u32::MAX)
+    }
 }
 
 #[cfg(test)]
@@ -93,5 +105,25 @@ mod tests {
             policy.sort(&mut servers, |id| id);
             assert_eq!(servers, ids(&["redact", "memory", "a", "b"]));
         }
+    }
+
+    #[test]
+    fn a_silent_server_leaves_its_time_to_each_that_has_to_answer() {
+        let ids = ["slow", "guard", "late", "audit"].map(ServerId::new);
+        let policy = HookPolicy {
+            fail_closed: [ids[1].clone(), ids[3].clone()].into(),
+            ..HookPolicy::default()
+        };
+        let mut left = Duration::from_secs(9);
+        let mut shares = Vec::new();
+        for place in 0..ids.len() {
+            let share = policy.share(left, ids[place + 1..].iter());
+            shares.push(share.as_millis());
+            // Each takes all that it may.
+            left -= share;
+        }
+        assert_eq!(shares, [3000, 3000, 1500, 1500]);
+        let open = HookPolicy::default();
+        assert_eq!(open.share(left, ids.iter()), left);
     }
 }

@@ -1,5 +1,6 @@
 //! Push events: checked, told once, and answered the same each time (MCPL §9).
 
+pub mod hosts;
 pub mod limits;
 pub mod memory;
 

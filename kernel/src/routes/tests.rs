@@ -1,7 +1,7 @@
 use std::collections::BTreeSet;
 
 use mgp_calls::mgp::kernel_tool;
-use mgp_engine::cluster::remote_requests::{self, RemoteTarget};
+use mgp_engine::cluster::remote_requests::{self, MethodCheck, RemoteTarget};
 
 use super::*;
 
@@ -29,9 +29,34 @@ fn literals() -> impl Iterator<Item = &'static str> {
     include_str!("../routes.rs").split('"').skip(1).step_by(2)
 }
 
-/// Whoever adds a method or a tool says there who of other nodes may ask for it.
+/// A method for the operator alone is checked as one, and no other is; what is there for hosts of MCPL alone is
+/// decided by feature sets.
 #[test]
-fn each_method_and_tool_has_a_row_for_callers_of_other_nodes() {
+fn the_audience_of_each_method_agrees_with_the_checks_of_its_row() {
+    let eras = [Era::Legacy, Era::Modern];
+    let routes = literals().flat_map(|name| eras.map(|era| (name, from_agents(name, era))));
+    for (name, route) in routes.filter_map(|(name, route)| Some((name, route?))) {
+        let row = remote_requests::row(RemoteTarget::Method(name)).expect(name);
+        let expected = match route.who {
+            RouteAudience::Operator => row.check == MethodCheck::Operator,
+            RouteAudience::McplHosts => {
+                [MethodCheck::FeatureSet, MethodCheck::Channel].contains(&row.check)
+            }
+            RouteAudience::Everybody | RouteAudience::Agreed(_) | RouteAudience::Discovery => {
+                row.check != MethodCheck::Operator
+            }
+        };
+        assert!(expected, "{name}: {:?}", row.check);
+    }
+    let channels = literals().filter(|name| name.starts_with("channels/"));
+    let checked: Vec<&str> = remote_requests::methods_with_check(MethodCheck::Channel).collect();
+    let unchecked = channels.filter(|name| !checked.contains(name));
+    assert_eq!(unchecked.collect::<Vec<_>>(), [""; 0]);
+}
+
+/// Whoever adds a method or a tool says there who of other nodes may ask for it, and what is checked for everybody.
+#[test]
+fn each_method_and_tool_has_a_row_of_its_checks() {
     let methods: BTreeSet<&str> = literals()
         .filter(|name| {
             [Era::Legacy, Era::Modern]

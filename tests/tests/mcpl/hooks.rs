@@ -206,11 +206,8 @@ async fn the_two_servers_of_the_document_work_as_they_stand() {
         json!({"accepted": true, "inferenceId": "inf_1"}),
     );
     owner.call("memory__mcpl_ask", reminder).await.result();
-    let mut tries = 0;
-    while host.asked().is_empty() && tries < 500 {
-        host.request("ping", json!({})).await.result();
-        tries += 1;
-    }
+    // It is written down before anybody is asked, which takes as long as the disk does.
+    host.wait_for_request("push/event", 1).await;
     assert_eq!(
         host.asked()[0]["params"]["eventId"],
         "memory:evt_reminder_001"

@@ -3,12 +3,15 @@
 #![allow(clippy::unwrap_used)]
 
 mod around;
+mod channel_checks;
 mod channels;
 mod feature_sets;
 mod hooks;
+mod hosts;
 mod inference;
 mod negotiation;
 mod push;
+mod real_programs;
 mod scene;
 mod scopes;
 mod state;

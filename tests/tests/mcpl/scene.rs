@@ -167,6 +167,8 @@ impl Host {
         let hello = json!({"protocolVersion": VERSION, "capabilities": capabilities, "clientInfo": {"name": "host", "version": "1"}});
         host.hello = host.request("initialize", hello).await["result"].clone();
         host.tell("notifications/initialized", json!({}));
+        // It may be asked from now on.
+        host.request("ping", json!({})).await;
         host
     }
 

@@ -39,6 +39,16 @@ pub enum Outward {
 }
 
 impl Agent {
+    /// Whether a request outside of the client's own reaches it now. A session of HTTP needs its GET stream.
+    #[must_use]
+    pub fn is_reachable(&self) -> bool {
+        match &self.outward {
+            Outward::Line(_) => true,
+            Outward::Session(streams) => streams.is_get_open(),
+            Outward::Listening { .. } | Outward::Following(_) => false,
+        }
+    }
+
     /// Sends a message that belongs to no request.
     pub fn tell(&self, frame: Bytes, class: Delivery) {
         if !self.is_ready() {

@@ -19,12 +19,17 @@ pub enum Unanswered {
     /// The client never said that it is ready.
     #[error("the client has not said `notifications/initialized`, and is asked nothing before")]
     Unready,
+    /// Nothing can be sent to the client.
+    #[error(
+        "the client has no stream open on which it is asked: over HTTP that is the GET of its session"
+    )]
+    Unreachable,
     /// The client went away.
     #[error("the client went away before it answered")]
     Gone,
-    /// Nobody answered in time.
-    #[error("nobody answered within {} s", ANSWER_DEADLINE.as_secs())]
-    TimedOut,
+    /// Nobody answered within this time.
+    #[error("nobody answered within {0:?}")]
+    TimedOut(Duration),
     /// Too many questions wait for this client.
     #[error("{MAX_ASKED} questions wait for this client already")]
     Overloaded,

@@ -102,6 +102,12 @@ impl Streams {
         Lane(self.lanes.fetch_add(1, Ordering::Relaxed))
     }
 
+    /// Whether somebody reads the GET stream now.
+    #[must_use]
+    pub fn is_get_open(&self) -> bool {
+        self.readers().contains_key(&GET.0)
+    }
+
     /// Adds a message to a stream. If readers lag too far behind, a lossy one is dropped; a reliable one has
     /// reserved room, and when that is full the slowest reader is detached and reconnects for the
     /// rest.

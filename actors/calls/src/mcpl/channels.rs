@@ -15,9 +15,10 @@ use crate::answer::json;
 use crate::checks::access;
 use mgp_callers::request::{Caller, Outcome, Request};
 
-/// Whether a caller may know of a server: of one it may not, no channel is there.
+/// Whether a server is open to a caller as a whole: a grant of one of its tools, or a set that has one, opens no
+/// channel.
 fn sees<'a>(cx: &'a Context, caller: &'a Caller) -> impl Fn(&ServerId) -> bool + 'a {
-    move |server| caller.view.shows(server) && access::sees(cx, caller, server)
+    move |server| caller.view.shows(server) && access::opens(cx, caller, server)
 }
 
 /// `channels/list`.
@@ -25,7 +26,8 @@ fn sees<'a>(cx: &'a Context, caller: &'a Caller) -> impl Fn(&ServerId) -> bool +
 /// # Errors
 /// None at present; the type is that of every answer.
 pub async fn list(cx: &Context, request: &Request) -> Outcome {
-    Ok(cx.channels.listed(sees(cx, &request.caller)).into())
+    let caller = &request.caller;
+    Ok(cx.channels.listed(caller, sees(cx, caller)).into())
 }
 
 /// `channels/open`.

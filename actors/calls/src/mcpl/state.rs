@@ -59,6 +59,10 @@ async fn roll_back(cx: &Context, caller: &Caller, name: &str, checkpoint: &str) 
     }
     let lost = || McplError::checkpoint_not_found(checkpoint);
     let key = cx.states.key(&server, set, caller).ok_or_else(lost)?;
+    // A grant of one tool leads to the caller's own state, and not to the one that all share.
+    if key.agent.is_none() && !access::opens(cx, caller, &server) {
+        return Err(unknown().into());
+    }
     let rolling = RollbackWish {
         server: &server,
         key: &key,

@@ -29,15 +29,14 @@ use mgp_runtime::trace::Trace;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
+pub use super::answer::{LiteAnswer, LiteOutcome};
 use super::promise::PromiseRecord;
 use super::request::LiteRequest;
+use super::resumptions::{self, Resumed};
 use super::{Lite, LiteCaller, continuation};
 
 /// Time kept of a caller's deadline for the promise to reach it: a tenth of what is left, within these.
 const MARGIN: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
-/// The answer to a call, or the error; the same in both bindings.
-pub type LiteOutcome = Result<LiteAnswer, LiteError>;
-
 /// A call as a binding read it.
 #[derive(Debug)]
 pub struct LiteCall {
@@ -68,21 +67,6 @@ pub enum LiteWait {
     For(Duration),
     /// Never: the caller refuses promises.
     Ever,
-}
-
-/// The answer to a call.
-#[derive(Debug, Clone)]
-pub struct LiteAnswer {
-    /// Its kind; never `request-for-more-resource`.
-    pub response_type: ResponseType,
-    /// The result with its `_meta`, an object as JSON text: the same in both bindings.
-    pub result: Bytes,
-    /// The token, where it is a promise or a question of one.
-    pub promise: Option<String>,
-    /// When it was given, in milliseconds since 1970.
-    pub timestamp_ms: u64,
-    /// How long the request took.
-    pub processing_time_ms: u64,
 }
 
 /// What comes of a call.
@@ -195,16 +179,36 @@ impl Lite {
         if let Some(promised) = self.continued(&who, &request, &call, arrived) {
             return Box::pin(self.redeemed(&mut promised?, &call, true)).await;
         }
-        let outcome = self.outcome(&who, &request, &call, outlet).await?;
-        match outcome {
+        let asking = (&who, &request, &call);
+        match self.find_resumption(&who, &request) {
+            None => self.make_call(asking, arrived, outlet).await,
+            Some(Resumed::Now(resumed)) => {
+                let outcome = self.make_call(asking, arrived, outlet).await;
+                resumed.finish(&outcome);
+                outcome
+            }
+            Some(Resumed::Before(standing)) => {
+                within(call.deadline, resumptions::outcome(standing)).await?
+            }
+        }
+    }
+
+    /// Makes the call, or goes on with the one that waits, and renders its outcome.
+    async fn make_call(
+        self: &Arc<Self>,
+        asking: (&LiteCaller, &LiteRequest, &LiteCall),
+        arrived: LiteArrival,
+        outlet: mpsc::Sender<Bytes>,
+    ) -> LiteOutcome {
+        let (who, request, call) = asking;
+        match self.outcome(who, request, call, outlet).await? {
             // One that the kernel made was announced when its caller had waited.
-            Ok(task) if self.is_of_server(&who, &task) => {
+            Ok(task) if self.is_of_server(who, &task) => {
                 let task = String::from_utf8_lossy(&task);
-                let asking = (&who, &request, &call);
                 Box::pin(self.followed(asking, arrived, &task)).await
             }
-            Ok(result) => self.rendered(&who, arrived, &result, &request.name),
-            Err(refusal) => Box::pin(self.refused(&who, arrived, &refusal)).await,
+            Ok(result) => self.rendered(who, arrived, &result, &request.name),
+            Err(refusal) => Box::pin(self.refused(who, arrived, &refusal)).await,
         }
     }
 
@@ -361,10 +365,10 @@ impl Lite {
 }
 
 /// The outcome, unless the caller's time is over before; then the call is cancelled.
-async fn within(
+async fn within<T>(
     deadline: Option<Instant>,
-    answering: impl Future<Output = Outcome>,
-) -> Result<Outcome, LiteError> {
+    answering: impl Future<Output = T>,
+) -> Result<T, LiteError> {
     let began = Instant::now();
     let Some(deadline) = deadline else {
         return Ok(answering.await);

@@ -12,6 +12,7 @@ use mgp_protocol::splice::quoted;
 use serde_json::value::RawValue;
 
 use super::request::LiteRequest;
+use super::resumptions::Resumed;
 use super::{Lite, LiteCaller};
 
 /// Between the two parts; stands in neither.
@@ -31,6 +32,25 @@ pub(super) fn parts(continuation: &str) -> (&str, Option<&str>) {
 }
 
 impl Lite {
+    /// How the call of this request's continuation goes on, or went on before; `None` for a new call, and for a
+    /// continuation that leads nowhere.
+    pub(super) fn find_resumption(
+        &self,
+        who: &LiteCaller,
+        request: &LiteRequest,
+    ) -> Option<Resumed<'_>> {
+        let caller = who.principal();
+        let (state, _) = parts(request.continuation.as_deref()?);
+        let opened = self.stateless.seal.open(Purpose::State, &caller, state);
+        let opened: RequestState = opened.ok()?;
+        if opened.boot != self.stateless.boot {
+            return None;
+        }
+        let waits = self.stateless.suspended.asked(opened.call, &caller);
+        let asked = (&*caller, &*request.name);
+        self.resumptions.enter(opened.call, asked, waits.is_some())
+    }
+
     /// The params by which the waiting call goes on with what this request answers.
     pub(super) fn resumed(
         &self,

@@ -8,7 +8,7 @@ use mgp_mcpl_engine::channels::permits;
 use mgp_mcpl_engine::channels::registry::is_id;
 use mgp_mcpl_engine::conversations::Side;
 use mgp_mcpl_engine::names;
-use mgp_protocol::ids::{ConnectionId, ServerId};
+use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp::{self, Method};
 use mgp_protocol::mcpl::McplError;
 use mgp_protocol::mcpl::channels::{BATCH_MAX, Incoming, IncomingMessage, Taken, TakenBatch};
@@ -38,8 +38,8 @@ struct OfferedMessage {
     json: String,
     set: String,
     bytes: usize,
-    /// Who it may be offered to, the first one last.
-    to: Vec<ConnectionId>,
+    /// Who it may be offered to, the first one last, by the place among all hosts.
+    to: Vec<usize>,
     taken: Option<Taken>,
     /// Why nobody took it so far.
     reason: String,
@@ -53,17 +53,14 @@ impl Channels {
             let words = format!("more than {BATCH_MAX} messages");
             return Err(McplError::bad_params(words));
         }
-        let agents: BTreeMap<ConnectionId, McplAgent> = {
-            let all = self.agents.all().into_iter();
-            all.map(|agent| (agent.connection, agent)).collect()
-        };
+        let agents = self.agents.all();
         let mut messages = Vec::with_capacity(said.messages.len());
         for raw in said.messages {
             messages.push(self.judged(server, raw.get(), &agents)?);
         }
         loop {
             // Those that go to the same agent next go together.
-            let mut next: BTreeMap<ConnectionId, Vec<usize>> = BTreeMap::new();
+            let mut next: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
             for (at, message) in messages.iter_mut().enumerate() {
                 if message.taken.is_none()
                     && let Some(to) = message.to.pop()
@@ -75,9 +72,8 @@ impl Channels {
                 break;
             }
             for (to, places) in next {
-                if let Some(agent) = agents.get(&to) {
-                    self.offer(server, agent, &mut messages, &places).await;
-                }
+                self.offer(server, &agents[to], &mut messages, &places)
+                    .await;
             }
         }
         let results = messages.into_iter().map(|message| {
@@ -100,7 +96,7 @@ impl Channels {
         &self,
         server: &ServerId,
         raw: &str,
-        agents: &BTreeMap<ConnectionId, McplAgent>,
+        agents: &[McplAgent],
     ) -> Result<OfferedMessage, McplError> {
         let said: IncomingMessage<'_> = mcp::read(Some(raw)).map_err(McplError::bad_params)?;
         if !is_id(&said.message_id) {
@@ -169,14 +165,15 @@ impl Channels {
         Ok((set.to_owned(), splice.finish().into_owned()))
     }
 
-    /// Who a message is offered to, the first one last: who took the thread before, then as the operator named them.
+    /// Who a message is offered to, the first one last: who took the thread before, then as the operator named them,
+    /// then the one that is connected longest. Hosts that do not answer come behind all others.
     fn candidates(
         &self,
         server: &ServerId,
         set: &str,
         message: &OfferedMessage,
-        agents: &BTreeMap<ConnectionId, McplAgent>,
-    ) -> Vec<ConnectionId> {
+        agents: &[McplAgent],
+    ) -> Vec<usize> {
         let thread = (
             server.clone(),
             message.channel.clone(),
@@ -185,18 +182,19 @@ impl Channels {
         let rules = self.rules();
         let before = self.threads().agent(&thread).cloned();
         let mut all: Vec<_> = agents
-            .values()
-            .filter(|agent| agent.declares().abilities.channels.any() && agent.sees(server))
-            .filter(|agent| lets_through(Some(agent), server, set, &message.channel))
-            .filter_map(|agent| {
+            .iter()
+            .enumerate()
+            .filter(|(_, agent)| agent.declares().abilities.channels.any() && agent.sees(server))
+            .filter(|(_, agent)| lets_through(Some(agent), server, set, &message.channel))
+            .filter_map(|(at, agent)| {
                 let place = rules.place(&agent.id)?;
                 let again = before.as_ref() == Some(&agent.id);
-                Some((!again, place, agent.connection))
+                Some((agent.is_silent(), !again, place, at))
             })
             .collect();
         all.sort();
         all.truncate(OFFERS);
-        all.into_iter().rev().map(|(_, _, to)| to).collect()
+        all.into_iter().rev().map(|(.., to)| to).collect()
     }
 
     async fn offer(

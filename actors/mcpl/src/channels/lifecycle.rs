@@ -5,19 +5,20 @@ use std::sync::Arc;
 use bytes::Bytes;
 use mgp_callers::request::Caller;
 use mgp_mcpl_engine::channels::permits;
+use mgp_mcpl_engine::channels::registry::{RegisteredChannel, Unregistered};
 use mgp_mcpl_engine::names;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp::{self, Method};
 use mgp_protocol::mcpl::McplError;
 use mgp_protocol::mcpl::channels::{Close, Closed, Open, Opened};
 use mgp_protocol::mcpl::error::CHANNEL_OPEN_FAILED;
-use mgp_protocol::mcpl::feature_sets::Capability;
 use mgp_protocol::mgp::audit::Outcome;
 use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::{member, quoted};
 use serde_json::json;
 
-use super::{AT_THE_PLATFORM, Channels, lets_through};
+use super::{AT_THE_PLATFORM, ChannelPermit, Channels, permitted_set};
+use crate::agents::McplAgent;
 use crate::audit::{self, McplActor, McplRecord};
 
 impl Channels {
@@ -33,7 +34,7 @@ impl Channels {
     ) -> Result<String, McplError> {
         let (server, own) = {
             let said: Open<'_> = mcp::read(params).map_err(McplError::bad_params)?;
-            let server = self.opener(&sees, said.server.as_deref())?;
+            let server = self.opener(caller, &sees, said.server.as_deref())?;
             let raw = |value: Option<&serde_json::value::RawValue>| {
                 value.map_or("{}".to_owned(), |value| value.get().to_owned())
             };
@@ -45,7 +46,8 @@ impl Channels {
             );
             (server, own)
         };
-        let opened = self.open_at(&server, &own).await;
+        let host = self.agents.get(caller.connection);
+        let opened = self.open_at(&server, &own, host.as_ref()).await;
         let record = McplRecord {
             agent: Some(&caller.agent),
             by: McplActor::Agent,
@@ -67,17 +69,20 @@ impl Channels {
         Ok(format!(r#"{{"channel":{}}}"#, described.ok_or_else(gone)?))
     }
 
-    /// The one server that can be meant: it opens channels, and some enabled set of it uses them.
+    /// The one server that can be meant: it opens channels, and some enabled set of it that the caller admits uses
+    /// them.
     fn opener(
         &self,
+        caller: &Caller,
         sees: &impl Fn(&ServerId) -> bool,
         said: Option<&str>,
     ) -> Result<ServerId, McplError> {
         let sets = self.host.sets().load();
+        let host = self.agents.get(caller.connection);
         let can = sets.servers.iter().filter(|(server, sets)| {
-            let uses = |uses| sets.using(uses).next().is_some();
-            let used = uses(Capability::ChannelsPublish) || uses(Capability::ChannelsObserve);
-            sets.abilities.channels.lifecycle && used && sees(server)
+            let mut using = permits::ANY_USE.iter().flat_map(|uses| sets.using(*uses));
+            let admits = |set| host.as_ref().is_none_or(|host| host.admits(server, set));
+            sets.abilities.channels.lifecycle && sees(server) && using.any(|(set, _)| admits(set))
         });
         let mut can: Vec<&ServerId> = can.map(|(server, _)| server).collect();
         can.retain(|server| said.is_none_or(|said| server.as_str() == said));
@@ -94,8 +99,14 @@ impl Channels {
         }
     }
 
-    /// Asks the server, and registers what it opened.
-    async fn open_at(&self, server: &ServerId, params: &str) -> Result<Arc<str>, McplError> {
+    /// Asks the server, and registers what it opened. A channel that the feature sets, or the caller, do not let
+    /// through is closed again, and neither it nor its name reaches the caller.
+    async fn open_at(
+        &self,
+        server: &ServerId,
+        params: &str,
+        host: Option<&McplAgent>,
+    ) -> Result<Arc<str>, McplError> {
         let asked = self
             .host
             .asks(server, Open::METHOD, params, AT_THE_PLATFORM);
@@ -103,20 +114,61 @@ impl Channels {
         let faulty = || McplError::channel_open_failed("the server answered no channel");
         let text = std::str::from_utf8(&answer).map_err(|_| faulty())?;
         let opened: Opened<'_> = mcp::read(Some(text)).map_err(|_| faulty())?;
-        let id = {
+        let unregistered = |why: Unregistered| McplError::channel_open_failed(&why.to_string());
+        let id = RegisteredChannel::read(opened.channel.get())
+            .map_err(unregistered)?
+            .id;
+        let is_open = {
+            let sets = self.host.sets().load();
+            permitted_set(&sets, host, (server, &id), permits::ANY_USE).is_some()
+        };
+        if !is_open {
+            self.close_unpermitted(server, &id).await;
+            return Err(McplError::channel_open_failed(
+                "no enabled feature set lets the channel through that the server opened",
+            ));
+        }
+        {
             let mut servers = self.servers();
             let channels = servers.entry(server.clone()).or_default();
             let opened = channels.opened(opened.channel.get(), params);
-            opened.map_err(|why| McplError::channel_open_failed(&why.to_string()))?
-        };
-        self.tell(server, std::slice::from_ref(&id), &[]);
+            opened.map_err(unregistered)?;
+        }
+        self.notify_agents(server, std::slice::from_ref(&id), &[]);
         Ok(id)
+    }
+
+    /// Closes what was opened for nobody. A channel that the server had registered before stays.
+    async fn close_unpermitted(&self, server: &ServerId, id: &str) {
+        let is_registered = {
+            let servers = self.servers();
+            servers
+                .get(server)
+                .is_some_and(|channels| channels.get(id).is_some())
+        };
+        if is_registered {
+            return;
+        }
+        let own = format!(r#"{{"channelId":{}}}"#, quoted(id));
+        let asked = self.host.asks(server, Close::METHOD, &own, AT_THE_PLATFORM);
+        let answer = asked.await;
+        let record = McplRecord {
+            by: McplActor::Kernel,
+            outcome: match &answer {
+                Ok(_) => Outcome::Success,
+                Err(refusal) => audit::of_refusal(refusal),
+            },
+            reason: Some("it was opened outside of the scopes"),
+            more: json!({"channel": id}),
+            ..McplRecord::of_server(server, Close::METHOD)
+        };
+        audit::record(self.host.audit(), &record);
     }
 
     /// Opens again what was open before the server's restart.
     pub(super) async fn reopen(&self, server: &ServerId, all: Vec<Arc<str>>) {
         for params in all {
-            let opened = self.open_at(server, &params).await;
+            let opened = self.open_at(server, &params, None).await;
             let record = McplRecord {
                 by: McplActor::Kernel,
                 outcome: match &opened {
@@ -145,20 +197,19 @@ impl Channels {
         params: Option<&str>,
     ) -> Result<Bytes, Refused> {
         let said: Close<'_> = mcp::read(params).map_err(McplError::bad_params)?;
-        let (server, channel) = self.named(&said.channel_id, sees)?;
-        let refused = || McplError::channel_not_permitted(&said.channel_id);
-        let set = {
+        let permit = self.permit(caller, sees, &said.channel_id, permits::ANY_USE)?;
+        let ChannelPermit {
+            server,
+            channel,
+            set,
+        } = permit;
+        let closes = {
             let sets = self.host.sets().load();
-            let of_server = sets.of(&server).ok_or_else(refused)?;
-            let open = |uses| permits::permitted(of_server, uses, &channel.id);
-            let set =
-                open(Capability::ChannelsPublish).or_else(|| open(Capability::ChannelsObserve));
-            let set = set.filter(|_| of_server.abilities.channels.lifecycle);
-            set.ok_or_else(refused)?.to_owned()
+            let sets = sets.of(&server);
+            sets.is_some_and(|sets| sets.abilities.channels.lifecycle)
         };
-        let host = self.agents.get(caller.connection);
-        if !lets_through(host.as_ref(), &server, &set, &channel.id) {
-            return Err(refused().into());
+        if !closes {
+            return Err(McplError::channel_not_permitted(&said.channel_id).into());
         }
         let own = format!(r#"{{"channelId":{}}}"#, quoted(&channel.id));
         let asked = self
@@ -172,7 +223,7 @@ impl Channels {
             if let Some(channels) = self.servers().get_mut(&server) {
                 channels.remove(&channel.id);
             }
-            self.tell(&server, &[], &[names::channel(&server, &channel.id)]);
+            self.notify_agents(&server, &[], std::slice::from_ref(&channel.id));
         }
         let record = McplRecord {
             feature_set: Some(&set),

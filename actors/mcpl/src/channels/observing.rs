@@ -6,17 +6,17 @@ use mgp_callers::request::Caller;
 use mgp_mcpl_engine::channels::moderation::{MessageWay, moderated, moderates};
 use mgp_mcpl_engine::channels::permits;
 use mgp_mcpl_engine::conversations::Side;
-use mgp_mcpl_engine::names;
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp::{self, Method};
 use mgp_protocol::mcpl::McplError;
 use mgp_protocol::mcpl::channels::outgoing::{Chunk, Complete};
 use mgp_protocol::mcpl::content::Content;
+use mgp_protocol::mcpl::error::CHANNEL_NOT_PERMITTED;
 use mgp_protocol::mcpl::feature_sets::Capability;
 use mgp_protocol::splice::quoted;
 use serde_json::json;
 
-use super::{Channels, lets_through, side};
+use super::{Channels, permitted_set, side};
 use crate::audit::{self, McplActor, McplRecord};
 
 /// Who observes a channel, and what it is called there.
@@ -133,29 +133,40 @@ impl Channels {
         name: &str,
         in_parts: bool,
     ) -> Result<Vec<Observer>, McplError> {
+        let observe = &[Capability::ChannelsObserve];
         let sets = self.host.sets().load();
-        let host = self.agents.get(caller.connection);
-        let observer = |server: &ServerId, channel: &str| {
-            let of_server = sets.of(server)?;
-            let abilities = of_server.abilities.channels;
-            if !abilities.observe || (in_parts && !abilities.streaming) {
-                return None;
-            }
-            let set = permits::permitted(of_server, Capability::ChannelsObserve, channel)?;
-            let open = lets_through(host.as_ref(), server, set, channel);
-            open.then(|| Observer {
-                server: server.clone(),
-                set: set.to_owned(),
-                channel: channel.to_owned(),
-            })
+        let takes = |server: &ServerId| {
+            let channels = sets.of(server).map(|sets| sets.abilities.channels);
+            channels.is_some_and(|it| it.observe && (it.streaming || !in_parts))
         };
         if permits::is_pseudo(name) {
+            let host = self.agents.get(caller.connection);
             let seen = sets.servers.keys().filter(|server| sees(server));
-            return Ok(seen.filter_map(|server| observer(server, name)).collect());
+            let observers = seen.filter(|server| takes(server)).filter_map(|server| {
+                let set = permitted_set(&sets, host.as_ref(), (server, name), observe)?;
+                Some(Observer {
+                    server: server.clone(),
+                    set,
+                    channel: name.to_owned(),
+                })
+            });
+            return Ok(observers.collect());
         }
-        let (server, channel) = self.named(name, sees)?;
-        debug_assert_eq!(names::channel(&server, &channel.id), name);
-        Ok(observer(&server, &channel.id).into_iter().collect())
+        let permit = match self.permit(caller, sees, name, observe) {
+            Ok(permit) => permit,
+            // A channel that is only published to: parts of an answer are for nobody there.
+            Err(error) if error.code == CHANNEL_NOT_PERMITTED => return Ok(Vec::new()),
+            Err(error) => return Err(error),
+        };
+        let observer = Observer {
+            channel: permit.channel.id.to_string(),
+            server: permit.server,
+            set: permit.set,
+        };
+        Ok(Some(observer)
+            .filter(|observer| takes(&observer.server))
+            .into_iter()
+            .collect())
     }
 
     /// The ids of a message, as its observer is told them.

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use mgp_callers::request::Caller;
 use mgp_mcpl_engine::channels::moderation::{MessageWay, moderated};
-use mgp_mcpl_engine::channels::permits;
 use mgp_mcpl_engine::conversations::Side;
 use mgp_mcpl_engine::names;
 use mgp_protocol::ids::ServerId;
@@ -18,7 +17,7 @@ use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::quoted;
 use serde_json::json;
 
-use super::{AT_THE_PLATFORM, Channels, lets_through, side};
+use super::{AT_THE_PLATFORM, ChannelPermit, Channels, side};
 use crate::audit::{self, McplActor, McplRecord};
 
 /// A message on its way to a channel: all questions about it are answered.
@@ -51,10 +50,15 @@ impl Channels {
                 "`channelId` is missing, and the operator named no default channel",
             )
         })?;
-        let (server, channel) = self.named(name, sees)?;
-        let set = self.may_publish(caller, &server, &channel.id);
-        let refused = || McplError::channel_not_permitted(name);
-        let set = set.filter(|_| channel.goes_out()).ok_or_else(refused)?;
+        let permit = self.permit(caller, sees, name, &[Capability::ChannelsPublish])?;
+        let ChannelPermit {
+            server,
+            channel,
+            set,
+        } = permit;
+        if !channel.goes_out() {
+            return Err(McplError::channel_not_permitted(name));
+        }
         let content = Content::read(said.content.get()).map_err(McplError::bad_params)?;
         let full = names::channel(&server, &channel.id);
         let content = moderated(&self.rules().moderation, &full, MessageWay::Out, content);
@@ -78,15 +82,6 @@ impl Channels {
             content,
             params,
         })
-    }
-
-    /// The set that lets this caller publish to a channel.
-    fn may_publish(&self, caller: &Caller, server: &ServerId, channel: &str) -> Option<String> {
-        let sets = self.host.sets().load();
-        let of_server = sets.of(server)?;
-        let set = permits::permitted(of_server, Capability::ChannelsPublish, channel)?;
-        let host = self.agents.get(caller.connection);
-        lets_through(host.as_ref(), server, set, channel).then(|| set.to_owned())
     }
 
     /// Publishes, and waits for the server's word that it is delivered.

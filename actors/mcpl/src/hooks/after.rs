@@ -113,9 +113,12 @@ impl SharedHooks {
         }
         let until = Instant::now() + policy.after;
         let mut text: Cow<'_, str> = Cow::Borrowed(&told.assistant_message);
-        for taking in &taking {
-            let server = &taking.server;
-            let answered = self.ask_after(origin, told, (taking, &text), until).await;
+        for (place, one) in taking.iter().enumerate() {
+            let server = &one.server;
+            let left = until.saturating_duration_since(Instant::now());
+            let behind = taking[place + 1..].iter().map(|taking| &taking.server);
+            let until = Instant::now() + policy.share(left, behind);
+            let answered = self.ask_after(origin, told, (one, &text), until).await;
             let answered = answered.and_then(|result| {
                 let may_use =
                     |set: &str| self.may_use(origin, server, set, Capability::AfterInference);

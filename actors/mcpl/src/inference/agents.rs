@@ -50,7 +50,8 @@ impl SharedInference {
         let sink = EventSink::new(move |part: String| drop(sender.try_send(part)));
         let exchange = agent.agent().outside();
         let asking = agent.agent().infer(&exchange, sink, &params);
-        let asking = tokio::time::timeout(order.ruled.rules.agent_timeout, asking);
+        let deadline = order.ruled.rules.agent_timeout;
+        let asking = tokio::time::timeout(deadline, asking);
         tokio::pin!(asking);
         let mut next = 0;
         let answered = loop {
@@ -66,7 +67,12 @@ impl SharedInference {
                 answered = &mut asking => break answered,
             }
         };
-        let answer = told(answered.unwrap_or(Err(Unanswered::TimedOut)))?;
+        let answered = answered.unwrap_or(Err(Unanswered::TimedOut(deadline)));
+        agent.note_answer(&answered);
+        if matches!(answered, Err(Unanswered::TimedOut(_))) {
+            self.release_conversation(order);
+        }
+        let answer = told(answered)?;
         let answer = std::str::from_utf8(&answer).ok();
         let answer = answer.and_then(|text| InferenceAnswer::read(text).ok());
         let answer = answer.filter(|answer| answer.content.len() <= CONTENT_MAX);
@@ -84,11 +90,13 @@ impl SharedInference {
         })
     }
 
-    /// The host that answers: the one that the conversation stays with, else the one that is connected longest.
+    /// The host that answers: the one that the conversation stays with, else the one that is connected longest. One
+    /// that cannot be asked, as it has no GET stream, is none; silent ones come last.
     fn host_for(&self, order: &InferenceOrder, named: Option<&AgentId>) -> Option<McplAgent> {
         let able = |agent: &McplAgent| {
             named.is_none_or(|named| *named == agent.id)
                 && agent.declares().abilities.inference_request
+                && agent.is_reachable()
                 && agent.admits(&order.server, &order.set)
         };
         let mut all = self.from.agents.all();
@@ -110,6 +118,13 @@ impl SharedInference {
             staying.insert(place, found.connection);
         }
         Some(found)
+    }
+
+    /// Its host did not answer: the next request of the conversation may go to another one.
+    fn release_conversation(&self, order: &InferenceOrder) {
+        if let Some(id) = order.conversation.clone() {
+            lock(&self.staying).remove(&(order.server.clone(), id));
+        }
     }
 
     /// `inference/request` as the agent reads it: the set by the name it knows, the conversation by an id of its own.
@@ -162,8 +177,9 @@ impl SharedInference {
             CreateMessage::METHOD,
             Some(&params),
         );
-        let answered = tokio::time::timeout(order.ruled.rules.agent_timeout, asking).await;
-        let answer = told(answered.unwrap_or(Err(Unanswered::TimedOut)))?;
+        let deadline = order.ruled.rules.agent_timeout;
+        let answered = tokio::time::timeout(deadline, asking).await;
+        let answer = told(answered.unwrap_or(Err(Unanswered::TimedOut(deadline))))?;
         let read: Option<Sampled> = serde_json::from_slice(&answer).ok();
         let answer = read
             .and_then(|it| it.answer(ceiling(&order.turns, 0)))
@@ -187,11 +203,10 @@ fn told(answered: Result<ClientAnswer, Unanswered>) -> Result<Arc<[u8]>, NoAnswe
         Ok(Ok(answer)) if answer.len() <= ANSWER_MAX => Ok(Arc::from(&answer[..])),
         Ok(Ok(_)) => Err(failed("the agent's answer is too long".to_owned())),
         Ok(Err(error)) => Err(failed(format!("the agent refused ({})", code(&error)))),
-        Err(Unanswered::TimedOut) => Err(NoAnswer::after(
-            NotInferred::TimedOut,
-            Unanswered::TimedOut.to_string(),
-        )),
-        Err(why @ (Unanswered::Unready | Unanswered::Overloaded)) => {
+        Err(why @ Unanswered::TimedOut(_)) => {
+            Err(NoAnswer::after(NotInferred::TimedOut, why.to_string()))
+        }
+        Err(why @ (Unanswered::Unready | Unanswered::Unreachable | Unanswered::Overloaded)) => {
             Err(NoAnswer::before(NotInferred::NotThere, why.to_string()))
         }
         Err(why @ (Unanswered::Gone | Unanswered::Cancelled)) => Err(failed(why.to_string())),

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use mgp_callers::agent::Unanswered;
 use mgp_mcpl_engine::names;
+use mgp_mcpl_engine::push::hosts::{HandedOver, HostQueue, HostReply};
 use mgp_mcpl_engine::push::{PushPolicy, channel};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::lookalike;
@@ -22,9 +23,6 @@ use crate::hooks::{HookOrigin, PassedId, is_for};
 
 /// How long the kernel's own inference may take to begin.
 const BEGINS: Duration = Duration::from_secs(10);
-/// How often one agent is told the same event: a second time where the first has no answer in time. It knows the
-/// event by its id (§9.4).
-const TRIES: usize = 2;
 
 /// What became of an event.
 pub(super) struct Delivered {
@@ -83,7 +81,7 @@ impl PushTo {
             (Some(PushTaken::No(why)), 0) => Delivered::of(PushAnswer::refused(why)),
             (Some(PushTaken::Unknown(why)), _) => Delivered::unknown(&why),
             (None, 0) => Delivered::released(format!(
-                "nobody takes events of this feature set now: no MCPL agent that may use this server is connected, and nobody follows {}",
+                "nobody takes events of this feature set now: no MCPL agent that may use this server can be asked (over HTTP, it needs the GET stream of its session), and nobody follows {}",
                 channel(&new.server.server(), &event.feature_set)
             )),
         };
@@ -142,7 +140,7 @@ impl PushTo {
         }
     }
 
-    /// Asks agents until one takes it. None where nobody could be asked.
+    /// Asks agents until one takes it. None where there is nobody who could be asked.
     async fn ask_agents(
         &self,
         policy: &PushPolicy,
@@ -150,7 +148,6 @@ impl PushTo {
         event: &Event<'_>,
     ) -> Option<PushTaken> {
         let server = new.server.server();
-        // The oldest connection first.
         let mut agents = self.agents.all();
         agents.retain(|agent| {
             agent.declares().abilities.push_events
@@ -162,56 +159,29 @@ impl PushTo {
             &names::channel(&server, &event.event_id),
             &new.content.to_json(),
         );
-        let mut last = None;
-        for agent in &agents {
-            match self.ask_agent(policy, agent, &params).await {
-                Some(PushTaken::Yes(id)) => {
-                    let origin = HookOrigin::Agent(agent.clone());
-                    let told = |id: String| {
-                        self.ids
-                            .told(&origin, &new.server, PassedId::Inference, &id)
-                    };
-                    let id = id.map(told);
-                    return Some(PushTaken::Yes(id));
-                }
-                Some(PushTaken::Unknown(why)) => return Some(PushTaken::Unknown(why)),
-                Some(PushTaken::No(why)) => last = Some(PushTaken::No(why)),
-                // It had gone before it could be asked.
-                None => {}
-            }
+        let mut queue = HostQueue::new(agents.len());
+        while let Some(turn) = queue.pop() {
+            let agent = &agents[turn.host];
+            // Earlier hosts took their time.
+            let reply = match agent.admits(&server, &event.feature_set) {
+                true => ask_agent(policy, agent, &params).await,
+                false => HostReply::NotSent,
+            };
+            queue.note(turn, reply);
         }
-        last
-    }
-
-    async fn ask_agent(
-        &self,
-        policy: &PushPolicy,
-        agent: &McplAgent,
-        params: &str,
-    ) -> Option<PushTaken> {
-        for _ in 0..TRIES {
-            let asked = agent.ask(Event::METHOD, params, policy.agent);
-            match asked.await {
-                Ok(Ok(result)) => return Some(said(&result)),
-                Ok(Err(error)) => {
-                    let error = String::from_utf8_lossy(&error);
-                    return Some(PushTaken::No(format!(
-                        "the agent answered an error: {error}"
-                    )));
-                }
-                // It was not told.
-                Err(Unanswered::Unready | Unanswered::Overloaded) => return None,
-                Err(Unanswered::TimedOut) => {}
-                Err(Unanswered::Gone | Unanswered::Cancelled) => {
-                    return Some(PushTaken::Unknown(
-                        "the agent went away before it answered".into(),
-                    ));
-                }
+        match queue.end() {
+            HandedOver::Accepted(host, inference) => {
+                let told = inference.map(|id| {
+                    let origin = HookOrigin::Agent(agents[host].clone());
+                    self.ids
+                        .told(&origin, &new.server, PassedId::Inference, &id)
+                });
+                Some(PushTaken::Yes(told))
             }
+            HandedOver::Refused(why) => Some(PushTaken::No(why)),
+            HandedOver::Unknown(why) => Some(PushTaken::Unknown(why.to_owned())),
+            HandedOver::NotSent => None,
         }
-        Some(PushTaken::Unknown(
-            "the agent did not answer in time".into(),
-        ))
     }
 
     /// Writes down what became of an event.
@@ -234,12 +204,29 @@ impl PushTo {
     }
 }
 
-fn said(result: &[u8]) -> PushTaken {
+async fn ask_agent(policy: &PushPolicy, agent: &McplAgent, params: &str) -> HostReply {
+    match agent.ask(Event::METHOD, params, policy.agent).await {
+        Ok(Ok(result)) => said(&result),
+        Ok(Err(error)) => {
+            let error = String::from_utf8_lossy(&error);
+            HostReply::Refused(format!("the agent answered an error: {error}"))
+        }
+        Err(Unanswered::Unready | Unanswered::Unreachable | Unanswered::Overloaded) => {
+            HostReply::NotSent
+        }
+        Err(Unanswered::TimedOut(_)) => HostReply::Silent,
+        Err(Unanswered::Gone | Unanswered::Cancelled) => {
+            HostReply::Lost("the agent went away before it answered")
+        }
+    }
+}
+
+fn said(result: &[u8]) -> HostReply {
     let read = std::str::from_utf8(result).ok();
     let read = read.and_then(|text| lookalike::from_object::<PushAnswer>(text).ok());
     match read.map(PushAnswer::bounded) {
-        Some(answer) if answer.accepted => PushTaken::Yes(answer.inference_id),
-        Some(answer) => PushTaken::No(answer.reason.unwrap_or_default()),
-        None => PushTaken::Unknown("the agent's answer cannot be read".into()),
+        Some(answer) if answer.accepted => HostReply::Accepted(answer.inference_id),
+        Some(answer) => HostReply::Refused(answer.reason.unwrap_or_default()),
+        None => HostReply::Lost("the agent's answer cannot be read"),
     }
 }

@@ -15,7 +15,7 @@ use super::States;
 use crate::audit::{self, McplActor, McplRecord};
 use crate::host::McplHost;
 
-/// How long a server may take: it may have much to undo.
+/// How long a server may take whose calls have no limit: it may have much to undo.
 const UNDOING: Duration = Duration::from_secs(60);
 
 /// Who wants what rolled back.
@@ -93,7 +93,7 @@ impl States {
         };
         let params = serde_json::to_string(&params).expect("params are always JSON");
         let answer = host
-            .asks(server, Rollback::METHOD, &params, UNDOING)
+            .ask_as_call(server, Rollback::METHOD, &params, UNDOING)
             .await?;
         let text = std::str::from_utf8(&answer).unwrap_or_default();
         let faulty = |why: String| Refusal::Faulty {

@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use mgp_protocol::jsonrpc::RequestId;
 use mgp_protocol::lookalike::are_alike;
+use mgp_protocol::mcpl::feature_sets::Capability;
 use mgp_protocol::mgp::negotiation::Features;
 
 use super::{Link, List};
 
 use self::FromServer::{Notification, Question, Request};
-use self::MethodNeeds::Mgp;
+use self::MethodNeeds::{Mcpl, Mgp};
 
 /// The handler of a method.
 #[derive(Clone, Copy, Debug)]
@@ -52,8 +53,23 @@ pub enum MethodNeeds {
     Nothing,
     /// These parts of MGP.
     Mgp(Features),
-    /// MCPL.
-    Mcpl,
+    /// MCPL, and what is checked before it does something.
+    Mcpl(McplCheck),
+}
+
+/// What is checked of a method of MCPL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum McplCheck {
+    /// The feature set that it names is enabled, and uses this.
+    FeatureSet(Capability),
+    /// The feature set that it names is enabled, and a person or a pattern opened the scope.
+    Scope,
+    /// The channel is registered, and an enabled feature set lets it through.
+    Channel,
+    /// The server declares channels; the channels are its own.
+    Declared,
+    /// It is about the server's own channels or sets, or about nothing of anybody else.
+    Own,
 }
 
 /// For methods that need no extension.
@@ -86,15 +102,15 @@ pub const FROM_SERVERS: [(&str, MethodNeeds, FromServer); 34] = [
     ("mgp/permission/request", Mgp(Features::PERMISSIONS), Request(Link::permission_asked)),
     ("mgp/permission/await", Mgp(Features::PERMISSIONS), Request(Link::permission_asked)),
     ("mgp/audit/replay", Mgp(Features::AUDIT), Request(Link::replay_asked)),
-    ("push/event", MethodNeeds::Mcpl, Request(|link, id, params| link.mcpl_asked("push/event", id, params))),
-    ("inference/request", MethodNeeds::Mcpl, Request(|link, id, params| link.mcpl_asked("inference/request", id, params))),
-    ("model/info", MethodNeeds::Mcpl, Request(|link, id, params| link.mcpl_asked("model/info", id, params))),
-    ("scope/elevate", MethodNeeds::Mcpl, Request(|link, id, params| link.mcpl_asked("scope/elevate", id, params))),
-    ("channels/register", MethodNeeds::Mcpl, Request(|link, id, params| link.mcpl_asked("channels/register", id, params))),
-    ("channels/list", MethodNeeds::Mcpl, Request(|link, id, params| link.mcpl_asked("channels/list", id, params))),
-    ("channels/incoming", MethodNeeds::Mcpl, Request(|link, id, params| link.mcpl_asked("channels/incoming", id, params))),
-    ("featureSets/changed", MethodNeeds::Mcpl, Notification(|link, params, _| link.mcpl_told("featureSets/changed", params))),
-    ("channels/changed", MethodNeeds::Mcpl, Notification(|link, params, _| link.mcpl_told("channels/changed", params))),
+    ("push/event", Mcpl(McplCheck::FeatureSet(Capability::PushEvents)), Request(|link, id, params| link.mcpl_asked("push/event", id, params))),
+    ("inference/request", Mcpl(McplCheck::FeatureSet(Capability::InferenceRequest)), Request(|link, id, params| link.mcpl_asked("inference/request", id, params))),
+    ("model/info", Mcpl(McplCheck::Own), Request(|link, id, params| link.mcpl_asked("model/info", id, params))),
+    ("scope/elevate", Mcpl(McplCheck::Scope), Request(|link, id, params| link.mcpl_asked("scope/elevate", id, params))),
+    ("channels/register", Mcpl(McplCheck::Declared), Request(|link, id, params| link.mcpl_asked("channels/register", id, params))),
+    ("channels/list", Mcpl(McplCheck::Own), Request(|link, id, params| link.mcpl_asked("channels/list", id, params))),
+    ("channels/incoming", Mcpl(McplCheck::Channel), Request(|link, id, params| link.mcpl_asked("channels/incoming", id, params))),
+    ("featureSets/changed", Mcpl(McplCheck::Own), Notification(|link, params, _| link.mcpl_told("featureSets/changed", params))),
+    ("channels/changed", Mcpl(McplCheck::Declared), Notification(|link, params, _| link.mcpl_told("channels/changed", params))),
     ("sampling/createMessage", NONE, Question(ClientQuestion::Sampling)),
     ("elicitation/create", NONE, Question(ClientQuestion::Elicitation)),
     ("roots/list", NONE, Question(ClientQuestion::Roots)),

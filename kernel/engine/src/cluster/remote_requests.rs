@@ -1,7 +1,9 @@
-//! What a caller of another node may ask of this kernel: one closed list of its methods, of its own tools and
-//! of the notifications it reads. What has no row is closed.
+//! What a caller may ask of this kernel: one closed list of its methods, of its own tools and of the notifications it
+//! reads. Each row says which callers of other nodes it is for, and what is checked for every caller. What has no
+//! row is closed to other nodes.
 //!
 //! A row opens a way to a server and nothing more: whether that server is shared and granted is decided after it.
+//! MCP-lite, gRPC and the console have no methods of their own: what they ask arrives here as one of these.
 
 use mgp_protocol::ids::AgentId;
 
@@ -27,11 +29,34 @@ pub enum RemoteCallers {
     Nobody,
 }
 
+/// What is checked for every caller, of this node and of others, before a method does something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MethodCheck {
+    /// Grants and sets, of the tool that is called.
+    Tool,
+    /// Grants and sets, of the server as a whole.
+    Server,
+    /// As [`Self::Server`], and an enabled feature set with that use, which the caller did not disable.
+    FeatureSet,
+    /// As [`Self::FeatureSet`], and the scopes of the feature set, as the caller narrowed them.
+    Channel,
+    /// The answer holds what is open to the caller.
+    Filtered,
+    /// It concerns the connection, calls and tasks of the caller alone.
+    Own,
+    /// The authority to administer grants or servers, within the limits of the caller.
+    Authority,
+    /// The caller is the operator, or has what the operator alone gives.
+    Operator,
+}
+
 /// Names that are open to the same callers for one reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RemoteRow {
     /// Who may ask.
     pub callers: RemoteCallers,
+    /// What is checked for all callers.
+    pub check: MethodCheck,
     /// Why these and no others.
     pub reason: &'static str,
     names: &'static [&'static str],
@@ -62,35 +87,51 @@ pub fn row(target: RemoteTarget<'_>) -> Option<&'static RemoteRow> {
     rows.iter().find(|row| row.names.contains(&name))
 }
 
+/// The methods and notifications with this check.
+pub fn methods_with_check(check: MethodCheck) -> impl Iterator<Item = &'static str> {
+    let rows = METHODS.iter().chain(&NOTIFICATIONS);
+    let rows = rows.filter(move |row| row.check == check);
+    rows.flat_map(|row| row.names).copied()
+}
+
 const fn open_row(
     callers: RemoteCallers,
+    check: MethodCheck,
     reason: &'static str,
     names: &'static [&'static str],
 ) -> RemoteRow {
     RemoteRow {
         callers,
+        check,
         reason,
         names,
     }
 }
 
-const fn closed_row(reason: &'static str, names: &'static [&'static str]) -> RemoteRow {
-    open_row(RemoteCallers::Nobody, reason, names)
+const fn closed_row(
+    check: MethodCheck,
+    reason: &'static str,
+    names: &'static [&'static str],
+) -> RemoteRow {
+    open_row(RemoteCallers::Nobody, check, reason, names)
 }
 
-const METHODS: [RemoteRow; 16] = [
+const METHODS: [RemoteRow; 20] = [
     open_row(
         RemoteCallers::Agents,
+        MethodCheck::Tool,
         "requests to the shared server, each decided by its grants",
-        &[
-            "tools/call",
-            "prompts/get",
-            "resources/read",
-            "completion/complete",
-        ],
+        &["tools/call"],
+    ),
+    open_row(
+        RemoteCallers::Agents,
+        MethodCheck::Server,
+        "requests to the shared server, each decided by its grants",
+        &["prompts/get", "resources/read", "completion/complete"],
     ),
     open_row(
         RemoteCallers::NodeAndAgents,
+        MethodCheck::Filtered,
         "a node shows its agents what a shared server has; a list holds what is open to its caller",
         &[
             "server/discover",
@@ -103,49 +144,64 @@ const METHODS: [RemoteRow; 16] = [
     ),
     open_row(
         RemoteCallers::Agents,
+        MethodCheck::Own,
         "an agent follows and ends its own call that goes on as a task",
         &["tasks/get", "tasks/update", "tasks/cancel"],
     ),
     open_row(
         RemoteCallers::Agents,
+        MethodCheck::Own,
         "an agent ends its own call",
         &["mgp/stream/cancel"],
     ),
     open_row(
         RemoteCallers::Agents,
+        MethodCheck::Own,
         "an agent answers what a server asked in its own call",
         &["mgp/callback/respond"],
     ),
     open_row(
         RemoteCallers::Agents,
+        MethodCheck::Filtered,
         "an agent follows the events of the shared server, each decided by its grants",
         &["mgp/events/subscribe"],
     ),
     closed_row(
+        MethodCheck::Own,
         "methods of sessions; requests of other nodes are stateless",
-        &[
-            "ping",
-            "resources/subscribe",
-            "resources/unsubscribe",
-            "logging/setLevel",
-            "tasks/result",
-            "tasks/list",
-        ],
+        &["ping", "logging/setLevel", "tasks/result", "tasks/list"],
     ),
     closed_row(
+        MethodCheck::Server,
+        "subscriptions of sessions; requests of other nodes are stateless",
+        &["resources/subscribe", "resources/unsubscribe"],
+    ),
+    closed_row(
+        MethodCheck::FeatureSet,
         "a host of MCPL is a session at its own node",
         &[
             "context/beforeInference",
             "context/afterInference",
             "state/rollback",
+        ],
+    ),
+    closed_row(
+        MethodCheck::Channel,
+        "a host of MCPL, and its channels, are a session at its own node",
+        &[
             "channels/list",
             "channels/open",
             "channels/close",
             "channels/publish",
         ],
     ),
-    closed_row("agents are asked at their own node", &["mgp/agent/ask"]),
     closed_row(
+        MethodCheck::Authority,
+        "agents are asked at their own node",
+        &["mgp/agent/ask"],
+    ),
+    closed_row(
+        MethodCheck::Own,
         "the agent's own node keeps its subscriptions and pending callbacks",
         &[
             "mgp/events/unsubscribe",
@@ -155,16 +211,22 @@ const METHODS: [RemoteRow; 16] = [
         ],
     ),
     closed_row(
+        MethodCheck::Filtered,
         "the agent's own node searches, and holds the tools of its sessions",
         &[
             "mgp/tools/discover",
-            "mgp/tools/call",
             "mgp/tools/request",
             "mgp/tools/session",
             "mgp/tools/session/evict",
         ],
     ),
     closed_row(
+        MethodCheck::Tool,
+        "the agent's own node calls what it found",
+        &["mgp/tools/call"],
+    ),
+    closed_row(
+        MethodCheck::Authority,
         "grants and servers of this node are for its operator and agents",
         &[
             "mgp/access/query",
@@ -178,6 +240,7 @@ const METHODS: [RemoteRow; 16] = [
         ],
     ),
     closed_row(
+        MethodCheck::Authority,
         "the health, calls and end of this kernel are no business of other nodes' agents",
         &[
             "mgp/health/ping",
@@ -187,6 +250,7 @@ const METHODS: [RemoteRow; 16] = [
         ],
     ),
     closed_row(
+        MethodCheck::Operator,
         "the operator's: this kernel and its cluster",
         &[
             "mgp/kernel/status",
@@ -222,6 +286,7 @@ const METHODS: [RemoteRow; 16] = [
         ],
     ),
     closed_row(
+        MethodCheck::Operator,
         "the operator's: state, sets, console and recordings",
         &[
             "mgp/kernel/state/log",
@@ -237,6 +302,7 @@ const METHODS: [RemoteRow; 16] = [
         ],
     ),
     closed_row(
+        MethodCheck::Operator,
         "the operator's: agents, servers, audit log and approvals",
         &[
             "mgp/agents/add",
@@ -270,38 +336,53 @@ const METHODS: [RemoteRow; 16] = [
 ];
 
 /// No feature needs one: a node relays what its agents do with the tools of its own kernel as methods.
-const KERNEL_TOOLS: [RemoteRow; 4] = [
+const KERNEL_TOOLS: [RemoteRow; 7] = [
     closed_row(
+        MethodCheck::Own,
         "the agent's own node has this tool, and relays what is open as a method",
         &[
             "mgp/stream/cancel",
             "mgp/stream/pace",
             "mgp/callback/respond",
-            "mgp/events/subscribe",
             "mgp/events/unsubscribe",
             "mgp/events/replay",
             "mgp/events/channels",
             "mgp/events/pending_callbacks",
-            "mgp/state/rollback",
-            "mgp/channels/publish",
-            "mgp/agent/ask",
         ],
     ),
     closed_row(
-        "the agent's own node searches, and holds the tools of its sessions",
+        MethodCheck::Filtered,
+        "the agent's own node follows events, searches, and holds the tools of its sessions",
         &[
+            "mgp/events/subscribe",
             "mgp/tools/discover",
-            "mgp/tools/call",
             "mgp/tools/request",
             "mgp/tools/session",
             "mgp/tools/session/evict",
         ],
     ),
     closed_row(
+        MethodCheck::Tool,
+        "the agent's own node calls what it found",
+        &["mgp/tools/call"],
+    ),
+    closed_row(
+        MethodCheck::FeatureSet,
+        "states are rolled back at the agent's own node",
+        &["mgp/state/rollback"],
+    ),
+    closed_row(
+        MethodCheck::Channel,
+        "channels are published to at the agent's own node",
+        &["mgp/channels/publish"],
+    ),
+    closed_row(
+        MethodCheck::Own,
         "results go to other nodes whole; the agent's own node cuts them",
         &["mgp/calls/read"],
     ),
     closed_row(
+        MethodCheck::Authority,
         "this kernel, its grants and its servers are for its operator and agents",
         &[
             "mgp/access/query",
@@ -312,6 +393,7 @@ const KERNEL_TOOLS: [RemoteRow; 4] = [
             "mgp/discovery/list",
             "mgp/discovery/register",
             "mgp/discovery/deregister",
+            "mgp/agent/ask",
             "mgp/health/ping",
             "mgp/health/status",
             "mgp/lifecycle/shutdown",
@@ -320,9 +402,10 @@ const KERNEL_TOOLS: [RemoteRow; 4] = [
     ),
 ];
 
-const NOTIFICATIONS: [RemoteRow; 3] = [
+const NOTIFICATIONS: [RemoteRow; 5] = [
     open_row(
         RemoteCallers::Agents,
+        MethodCheck::Own,
         "the reader of a call says how fast it reads it, and what it missed",
         &[
             "notifications/mgp.stream.pace",
@@ -330,6 +413,7 @@ const NOTIFICATIONS: [RemoteRow; 3] = [
         ],
     ),
     closed_row(
+        MethodCheck::Own,
         "notifications of sessions; requests of other nodes are stateless",
         &[
             "notifications/progress",
@@ -338,14 +422,22 @@ const NOTIFICATIONS: [RemoteRow; 3] = [
         ],
     ),
     closed_row(
+        MethodCheck::Own,
+        "a host of MCPL narrows its own sets, and answers what it was asked, at its own node",
+        &["featureSets/update", "inference/chunk"],
+    ),
+    closed_row(
+        MethodCheck::FeatureSet,
         "a host of MCPL is a session at its own node",
+        &["context/afterInference"],
+    ),
+    closed_row(
+        MethodCheck::Channel,
+        "a host of MCPL, and its channels, are a session at its own node",
         &[
-            "featureSets/update",
-            "context/afterInference",
             "channels/publish",
             "channels/outgoing/chunk",
             "channels/outgoing/complete",
-            "inference/chunk",
         ],
     ),
 ];

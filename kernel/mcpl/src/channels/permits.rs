@@ -3,12 +3,10 @@
 //! No message of §14 names a feature set (A-42): a channel is open where an enabled set that uses it lets its id
 //! through. A set without scopes lets through what its blacklist does not name.
 
-use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcpl::feature_sets::Capability;
 
-use crate::feature_sets::{AgentSets, HeldSet, ServerSets};
-use crate::names;
-use crate::scopes::{ScopeVerdict, narrowed};
+use crate::feature_sets::{HeldSet, ServerSets};
+use crate::scopes::ScopeVerdict;
 
 /// The channel in which a model thinks: it is observed by who may, and nobody publishes there.
 pub const THINKING: &str = "thinking";
@@ -23,18 +21,35 @@ pub fn is_pseudo(channel: &str) -> bool {
     channel == THINKING || channel == UI
 }
 
+/// What it takes to open, to list or to close a channel: either use of it.
+pub const ANY_USE: &[Capability] = &[Capability::ChannelsPublish, Capability::ChannelsObserve];
+
 /// The set of a server that lets this be done at a channel, by the server's own id of it; `None` where none does.
 #[must_use]
 pub fn permitted<'a>(sets: &'a ServerSets, uses: Capability, channel: &str) -> Option<&'a str> {
-    if uses == Capability::ChannelsPublish && is_pseudo(channel) {
-        return None;
-    }
-    let open = sets.using(uses).find(|(name, held)| {
-        let thinks = *name == THINKING_SET || name.ends_with(".channels.thinking");
-        // That set sees nothing else, and nobody else sees that.
-        thinks == (channel == THINKING) && lets_through(held, channel)
-    });
-    open.map(|(name, _)| name)
+    find_permitted(sets, &[uses], channel, |_| true)
+}
+
+/// The same of the first of these uses that some set allows, among the sets that the caller admits, too.
+#[must_use]
+pub fn find_permitted<'a>(
+    sets: &'a ServerSets,
+    uses: &[Capability],
+    channel: &str,
+    admits: impl Fn(&str) -> bool,
+) -> Option<&'a str> {
+    uses.iter().find_map(|uses| {
+        if *uses == Capability::ChannelsPublish && is_pseudo(channel) {
+            return None;
+        }
+        let mut using = sets.using(*uses);
+        let open = using.find(|(name, held)| {
+            let thinks = *name == THINKING_SET || name.ends_with(".channels.thinking");
+            // That set sees nothing else, and nobody else sees that.
+            thinks == (channel == THINKING) && lets_through(held, channel) && admits(name)
+        });
+        open.map(|(name, _)| name)
+    })
 }
 
 fn lets_through(held: &HeldSet, channel: &str) -> bool {
@@ -43,14 +58,6 @@ fn lets_through(held: &HeldSet, channel: &str) -> bool {
         ScopeVerdict::Denied(_) => false,
         ScopeVerdict::Undecided(_) => !held.set.scoped && held.scope.whitelist.is_empty(),
     }
-}
-
-/// What an agent lets through of that.
-#[must_use]
-pub fn wanted(agent: &AgentSets, server: &ServerId, set: &str, channel: &str) -> bool {
-    let name = names::set(server, set);
-    let scopes = agent.scopes(&name);
-    agent.wants(&name) && scopes.is_none_or(|scopes| narrowed(channel, scopes))
 }
 
 #[cfg(test)]
@@ -103,5 +110,32 @@ mod tests {
         };
         let sets = ServerSets::new(&said, Some(&only), None, &mut BTreeMap::new());
         assert_eq!(permitted(&sets, Capability::ChannelsObserve, "a"), None);
+    }
+
+    /// A caller that disabled one of two sets uses the channel in the name of the other one.
+    #[test]
+    fn a_channel_is_open_in_the_name_of_a_set_that_its_caller_admits() {
+        let mut abilities = Abilities::default();
+        (abilities.channels.publish, abilities.channels.observe) = (true, true);
+        let said = ServerCapabilities {
+            version: "0.4".into(),
+            abilities,
+            sets: DeclaredSets::read(
+                r#"{"a":{"description":"a","uses":["channels.publish"]},
+                    "b":{"description":"b","uses":["channels.publish"]},
+                    "c":{"description":"c","uses":["channels.observe"]}}"#,
+            ),
+        };
+        let rules = McplServerRules {
+            enable: vec![SetPattern::parse("*").unwrap()],
+            ..McplServerRules::default()
+        };
+        let sets = ServerSets::new(&said, Some(&rules), None, &mut BTreeMap::new());
+        let open =
+            |admitted: &[&str]| find_permitted(&sets, ANY_USE, "x", |set| admitted.contains(&set));
+        assert_eq!(open(&["a", "b", "c"]), Some("a"));
+        assert_eq!(open(&["b", "c"]), Some("b"));
+        assert_eq!(open(&["c"]), Some("c"));
+        assert_eq!(open(&[]), None);
     }
 }

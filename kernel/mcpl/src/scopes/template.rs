@@ -57,6 +57,9 @@ pub enum NoLabel {
     /// An argument holds what divides it from the next one.
     #[error("its scope is made of the argument `{0}`, which may not have {1:?} in it")]
     Divides(String, String),
+    /// All arguments are empty.
+    #[error("its scope is made of arguments that are all empty")]
+    Empty,
 }
 
 /// The label of a call, and the arguments it was made of.
@@ -132,6 +135,9 @@ impl LabelTemplate {
                     }
                 }
             }
+        }
+        if label.is_empty() {
+            return Err(NoLabel::Empty);
         }
         let payload = payload.iter();
         let payload: Vec<String> = payload
@@ -230,6 +236,7 @@ mod tests {
         }
         let divided = made("{guild}/{channel}", r#"{"guild":"acme/x","channel":"y"}"#);
         assert_eq!(divided, Err(NoLabel::Divides("guild".into(), "/".into())));
+        assert_eq!(path(r#"{"path":""}"#), NoLabel::Empty);
         assert!(made("fs:{path}", r#"{"path":"/a/b"}"#).is_ok());
         assert!(made("{path}/", r#"{"path":"/a/b"}"#).is_ok());
     }

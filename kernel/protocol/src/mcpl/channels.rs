@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use crate::lookalike;
 use crate::mcp::methods;
 
 methods! {
@@ -58,11 +59,11 @@ pub struct Open<'a> {
     /// The platform.
     #[serde(borrow, rename = "type")]
     pub kind: Cow<'a, str>,
-    /// Where it is there; relayed verbatim.
-    #[serde(borrow, default)]
+    /// Where it is there, an object; relayed verbatim.
+    #[serde(borrow, default, deserialize_with = "lookalike::object")]
     pub address: Option<&'a RawValue>,
-    /// Relayed verbatim.
-    #[serde(borrow, default)]
+    /// An object, relayed verbatim.
+    #[serde(borrow, default, deserialize_with = "lookalike::object")]
     pub metadata: Option<&'a RawValue>,
     /// Which server, where several have channels of this type. The kernel's own member; no server sees it.
     #[serde(borrow, default, rename = "serverId")]
@@ -200,11 +201,11 @@ pub struct Descriptor<'a> {
     pub label: Option<Cow<'a, str>>,
     /// Which way messages go.
     pub direction: Direction,
-    /// Where it is at the platform.
-    #[serde(borrow, default)]
+    /// Where it is at the platform: an object.
+    #[serde(borrow, default, deserialize_with = "lookalike::object")]
     pub address: Option<&'a RawValue>,
-    /// What else there is to say.
-    #[serde(borrow, default)]
+    /// What else there is to say: an object.
+    #[serde(borrow, default, deserialize_with = "lookalike::object")]
     pub metadata: Option<&'a RawValue>,
 }
 
@@ -223,6 +224,10 @@ mod tests {
         assert_eq!(descriptor.direction, Direction::Outbound);
         assert!(read_one(r#"{"id":"a","type":"b","direction":"sideways"}"#).is_err());
         assert!(read_one(r#"{"type":"b","direction":"inbound"}"#).is_err());
+        assert!(read_one(r#"{"id":"a","type":"b","direction":"inbound","address":"y"}"#).is_err());
+        let open = |text| read::<Open<'_>>(Some(text));
+        assert!(open(r#"{"type":"t","address":{"a":1},"metadata":null}"#).is_ok());
+        assert!(open(r#"{"type":"t","address":"y"}"#).is_err());
         let batch = r##"{"messages":[{"channelId":"discord:#general","messageId":"dmsg_123","threadId":"t_42","author":{"id":"u_777","name":"Alice"},"timestamp":"2026-03-05T10:30:00Z","content":[{"type":"text","text":"What's the status?"}],"metadata":{"mentions":["@bob"]}}]}"##;
         let batch: Incoming<'_> = read(Some(batch)).unwrap();
         let message: IncomingMessage<'_> = read(Some(batch.messages[0].get())).unwrap();

@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 
 use crate::lookalike;
 use crate::mcp::methods;
+use crate::splice::member;
 
 methods! {
     "context/beforeInference" => BeforeInference<'_>,
@@ -30,7 +31,7 @@ pub struct BeforeInference<'a> {
     #[serde(borrow, deserialize_with = "nullable")]
     pub user_message: Option<Cow<'a, str>>,
     /// The model, as `model/info` tells it.
-    #[serde(borrow, deserialize_with = "lookalike::required_object")]
+    #[serde(borrow, deserialize_with = "model")]
     pub model: &'a RawValue,
     /// Where the message came from, and where the answer may go (§14.4).
     #[serde(
@@ -61,7 +62,7 @@ pub struct AfterInference<'a> {
     #[serde(borrow)]
     pub assistant_message: Cow<'a, str>,
     /// The model, as `model/info` tells it.
-    #[serde(borrow, deserialize_with = "lookalike::required_object")]
+    #[serde(borrow, deserialize_with = "model")]
     pub model: &'a RawValue,
     /// What it cost: `{inputTokens, outputTokens}`.
     #[serde(
@@ -71,6 +72,16 @@ pub struct AfterInference<'a> {
         skip_serializing_if = "Option::is_none"
     )]
     pub usage: Option<&'a RawValue>,
+}
+
+/// A model, as `model/info` tells it: an object with an `id`, relayed verbatim.
+fn model<'de: 'a, 'a, D: serde::Deserializer<'de>>(d: D) -> Result<&'a RawValue, D::Error> {
+    let raw = lookalike::required_object(d)?;
+    let id = member(raw.get(), "id").and_then(|id| serde_json::from_str::<String>(id).ok());
+    match id.is_some_and(|id| !id.is_empty()) {
+        true => Ok(raw),
+        false => Err(serde::de::Error::custom("a model has an `id`")),
+    }
 }
 
 /// A member that has to be there, and may be `null`.
@@ -209,6 +220,11 @@ mod tests {
             (r#""turnIndex": 7"#, r#""turnIndex": -1"#),
             (r#""turnIndex": 7"#, r#""turnIndex": 7.5"#),
             (r#""userMessage": null"#, r#""userMessage": 7"#),
+            (
+                r#""id": "claude-opus-4-5-20251101""#,
+                r#""name": "claude-opus-4-5-20251101""#,
+            ),
+            (r#""id": "claude-opus-4-5-20251101""#, r#""id": """#),
         ] {
             assert!(
                 BeforeInference::read(&BEFORE.replace(from, to)).is_err(),

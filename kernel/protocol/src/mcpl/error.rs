@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use super::feature_sets::Capability;
 use crate::jsonrpc::{INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND};
 use crate::refusal::Refusal;
 use crate::splice::quoted;
@@ -43,6 +44,15 @@ pub struct NotEnabled {
     pub can_enable: bool,
 }
 
+/// Where a use is missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MissingUse {
+    /// In `uses` of the set.
+    InSet,
+    /// Among what the server declares that it takes part in.
+    InDeclaration,
+}
+
 impl McplError {
     /// An error without data.
     #[must_use]
@@ -73,6 +83,24 @@ impl McplError {
             code: NOT_ENABLED,
             message: "Feature set not enabled".to_owned(),
             data: Some(data),
+        }
+    }
+
+    /// -32001: the set does not use this, or its server does not declare it. `missing` names the use.
+    #[must_use]
+    pub fn missing_use(set: &str, uses: Capability, lack: MissingUse) -> Self {
+        let why = match lack {
+            MissingUse::InSet => "`uses` of the set lacks",
+            MissingUse::InDeclaration => "the server does not declare",
+        };
+        Self {
+            message: format!("Feature set not enabled: {why} {uses}"),
+            data: Some(format!(
+                r#"{{"featureSet":{},"canEnable":false,"missing":{}}}"#,
+                quoted(set),
+                quoted(uses.as_str())
+            )),
+            ..Self::not_enabled(set, false)
         }
     }
 
@@ -171,6 +199,12 @@ mod tests {
                 -32001,
                 "Feature set not enabled",
                 r#"{"featureSet":"a.b","canEnable":true}"#,
+            ),
+            (
+                McplError::missing_use("a", Capability::PushEvents, MissingUse::InSet),
+                -32001,
+                "Feature set not enabled: `uses` of the set lacks pushEvents",
+                r#"{"featureSet":"a","canEnable":false,"missing":"pushEvents"}"#,
             ),
             (
                 McplError::unknown_set("a\"b"),

@@ -23,6 +23,8 @@ pub const NAME_MAX: usize = 128;
 pub const DESCRIPTION_MAX: usize = 1024;
 /// Rejected sets of one declaration that are told one by one.
 pub const REJECTED_MAX: usize = 32;
+/// Uses of one set that are not known and told one by one.
+const UNKNOWN_MAX: usize = 8;
 
 /// What a set may use: the values of `uses` (MCPL §6.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -125,34 +127,112 @@ struct Written<'a> {
     rollback: bool,
 }
 
+/// A set in an array of them.
+#[derive(Deserialize)]
+struct WrittenInList<'a> {
+    #[serde(borrow)]
+    name: Cow<'a, str>,
+    #[serde(borrow, default)]
+    description: Cow<'a, str>,
+    #[serde(borrow, default)]
+    uses: Vec<Cow<'a, str>>,
+    #[serde(default)]
+    scoped: bool,
+    #[serde(default)]
+    rollback: bool,
+}
+
 impl DeclaredSets {
-    /// Reads an object of sets. One that cannot be taken takes no other one away (MCPL-034, MCPL-035).
+    /// Reads an object of sets, or an array of them that each have a `name`. One that cannot be taken takes no other
+    /// one away (MCPL-034, MCPL-035).
     #[must_use]
-    pub fn read(object: &str) -> Self {
+    pub fn read(declared: &str) -> Self {
         let mut read = Self::default();
-        let Some(all) = members(object) else {
-            read.reject(|| "`featureSets` is no object".to_owned());
+        let mut seen = BTreeSet::new();
+        if declared.starts_with('[') {
+            let all: Vec<&RawValue> = serde_json::from_str(declared).unwrap_or_default();
+            for value in all {
+                match lookalike::from_str::<WrittenInList<'_>>(value.get()) {
+                    Ok(set) => {
+                        let name = set.name.clone();
+                        read.take(name, Ok(set.into()), &mut seen);
+                    }
+                    Err(why) => read.reject(|| {
+                        let why = lookalike::plain(&why);
+                        format!("a feature set in the array is left out: {why}")
+                    }),
+                }
+            }
+            return read;
+        }
+        let Some(all) = members(declared) else {
+            read.reject(|| "`featureSets` is neither an object nor an array".to_owned());
             return read;
         };
-        let mut seen = BTreeSet::new();
         for (name, value) in all {
-            let shown = || name.chars().take(NAME_MAX).collect::<String>();
-            if !seen.insert(name.clone()) {
-                // A reader may take either: neither is taken.
-                read.sets.remove(name.as_ref());
-                read.reject(|| format!("feature set {:?} is declared twice", shown()));
-            } else if !is_name(&name) {
-                read.reject(|| format!("{:?} is no name of a feature set", shown()));
-            } else if read.sets.len() >= SETS_MAX {
-                read.reject(|| format!("feature set {name} is one too many: {SETS_MAX} are taken"));
-            } else {
-                match written(value) {
-                    Ok(set) => drop(read.sets.insert(name.into_owned(), set)),
-                    Err(why) => read.reject(|| format!("feature set {name} is left out: {why}")),
+            let set = lookalike::from_str(value.get()).map_err(|error| lookalike::plain(&error));
+            read.take(name, set, &mut seen);
+        }
+        read
+    }
+
+    fn take<'a>(
+        &mut self,
+        name: Cow<'a, str>,
+        set: Result<Written<'_>, String>,
+        seen: &mut BTreeSet<Cow<'a, str>>,
+    ) {
+        let shown = || name.chars().take(NAME_MAX).collect::<String>();
+        if !seen.insert(name.clone()) {
+            // A reader may take either: neither is taken.
+            self.sets.remove(name.as_ref());
+            self.reject(|| format!("feature set {:?} is declared twice", shown()));
+        } else if !is_name(&name) {
+            self.reject(|| format!("{:?} is no name of a feature set", shown()));
+        } else if self.sets.len() >= SETS_MAX {
+            self.reject(|| format!("feature set {name} is one too many: {SETS_MAX} are taken"));
+        } else {
+            match set.and_then(|set| self.written(&name, set)) {
+                Ok(set) => drop(self.sets.insert(name.into_owned(), set)),
+                Err(why) => self.reject(|| format!("feature set {name} is left out: {why}")),
+            }
+        }
+    }
+
+    /// The set without the uses that this kernel does not know: each is named. One that has no other use is none.
+    fn written(&mut self, name: &str, read: Written<'_>) -> Result<FeatureSet, String> {
+        let mut uses = BTreeSet::new();
+        let mut unknown = Vec::new();
+        for word in &read.uses {
+            match Capability::parse(word) {
+                Some(known) => drop(uses.insert(known)),
+                None => {
+                    let word: String = word.chars().take(NAME_MAX).collect();
+                    unknown.push(format!("{word:?}"));
                 }
             }
         }
-        read
+        if !unknown.is_empty() {
+            unknown.truncate(UNKNOWN_MAX);
+            let unknown = unknown.join(", ");
+            if uses.is_empty() {
+                return Err(format!("`uses` knows no {unknown}"));
+            }
+            self.reject(|| {
+                format!("feature set {name} is taken without {unknown}, which `uses` does not know")
+            });
+        }
+        let mut description = read.description.into_owned();
+        let end = (0..=DESCRIPTION_MAX.min(description.len()))
+            .rev()
+            .find(|at| description.is_char_boundary(*at));
+        description.truncate(end.unwrap_or_default());
+        Ok(FeatureSet {
+            description,
+            uses,
+            scoped: read.scoped,
+            rollback: read.rollback,
+        })
     }
 
     fn reject(&mut self, why: impl FnOnce() -> String) {
@@ -164,26 +244,15 @@ impl DeclaredSets {
     }
 }
 
-fn written(value: &RawValue) -> Result<FeatureSet, String> {
-    let read: Written<'_> =
-        lookalike::from_str(value.get()).map_err(|error| lookalike::plain(&error))?;
-    let uses = read.uses.iter().map(|word| {
-        Capability::parse(word).ok_or_else(|| {
-            let word: String = word.chars().take(NAME_MAX).collect();
-            format!("`uses` knows no {word:?}")
-        })
-    });
-    let mut description = read.description.into_owned();
-    let end = (0..=DESCRIPTION_MAX.min(description.len()))
-        .rev()
-        .find(|at| description.is_char_boundary(*at));
-    description.truncate(end.unwrap_or_default());
-    Ok(FeatureSet {
-        description,
-        uses: uses.collect::<Result<_, _>>()?,
-        scoped: read.scoped,
-        rollback: read.rollback,
-    })
+impl<'a> From<WrittenInList<'a>> for Written<'a> {
+    fn from(set: WrittenInList<'a>) -> Self {
+        Self {
+            description: set.description,
+            uses: set.uses,
+            scoped: set.scoped,
+            rollback: set.rollback,
+        }
+    }
 }
 
 /// Whether a set can have this name: words of printable ASCII with dots between them, and nothing that stands
@@ -226,6 +295,67 @@ pub struct Update {
     /// Of scoped sets.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub scopes: BTreeMap<String, ScopePatterns>,
+}
+
+impl Update {
+    /// Reads what a host says. A notification has no answer, so what cannot be read takes nothing else with it: each
+    /// name is taken or refused for itself. Patterns that cannot be read close their set: nobody asked for more.
+    #[must_use]
+    pub fn read(params: &str) -> (Self, Vec<String>) {
+        let mut update = Self::default();
+        let mut refused = Vec::new();
+        let Some(all) = members(params) else {
+            return (update, vec!["the params are no object".to_owned()]);
+        };
+        for (name, value) in all {
+            if name == "enabled" {
+                update.enabled.extend(names(&name, value, &mut refused));
+            } else if name == "disabled" {
+                update.disabled.extend(names(&name, value, &mut refused));
+            } else if name == "scopes" {
+                let Some(scopes) = members(value.get()) else {
+                    refused.push("`scopes` is no object".to_owned());
+                    continue;
+                };
+                for (set, said) in scopes {
+                    let patterns = patterns(said, &mut refused);
+                    update.scopes.insert(set.into_owned(), patterns);
+                }
+            }
+        }
+        refused.truncate(REJECTED_MAX);
+        (update, refused)
+    }
+}
+
+/// The names in an array; what is none is refused.
+fn names(member: &str, value: &RawValue, refused: &mut Vec<String>) -> Vec<String> {
+    let Ok(all) = serde_json::from_str::<Vec<&RawValue>>(value.get()) else {
+        refused.push(format!("`{member}` is no array"));
+        return Vec::new();
+    };
+    let named = all.into_iter().filter_map(|one| {
+        let name = serde_json::from_str::<String>(one.get());
+        if name.is_err() && refused.len() < REJECTED_MAX {
+            let shown: String = one.get().chars().take(64).collect();
+            refused.push(format!("`{member}` holds {shown}, which is no name"));
+        }
+        name.ok()
+    });
+    named.collect()
+}
+
+fn patterns(said: &RawValue, refused: &mut Vec<String>) -> ScopePatterns {
+    let read: Result<ScopePatterns, _> = lookalike::from_str(said.get());
+    read.unwrap_or_else(|_| {
+        if refused.len() < REJECTED_MAX {
+            refused.push("the patterns of a set cannot be read, and close it".to_owned());
+        }
+        ScopePatterns {
+            whitelist: Vec::new(),
+            blacklist: vec!["**".to_owned()],
+        }
+    })
 }
 
 /// `featureSets/changed`: a server declares other sets than before (MCPL §6.7).
@@ -281,7 +411,56 @@ mod tests {
         let names: Vec<_> = read.sets.keys().map(String::as_str).collect();
         assert_eq!(names, ["good"]);
         assert_eq!(read.rejected.len(), 15, "{:#?}", read.rejected);
-        assert!(DeclaredSets::read("[]").rejected[0].contains("no object"));
+        assert!(DeclaredSets::read("7").rejected[0].contains("neither an object"));
+    }
+
+    /// As programs on mcpl-core write them: in an array, each with its name, some with more words than the document.
+    #[test]
+    fn sets_in_an_array_are_taken_by_their_names() {
+        let read = DeclaredSets::read(
+            r#"[{"name":"heartbeat","description":"d","uses":["pushEvents"],"rollback":false,"hostState":false},
+                {"name":"bare","uses":["tools"]},{"name":"twice","uses":["tools"]},{"name":"twice","uses":["pushEvents"]},
+                {"description":"d","uses":["tools"]},["x","d",["tools"]],7,{"name":"a..b","uses":[]}]"#,
+        );
+        let names: Vec<_> = read.sets.keys().map(String::as_str).collect();
+        assert_eq!(names, ["bare", "heartbeat"]);
+        assert_eq!(read.rejected.len(), 5, "{:#?}", read.rejected);
+        assert_eq!(DeclaredSets::read("[]"), DeclaredSets::default());
+    }
+
+    #[test]
+    fn a_wrong_member_of_an_update_is_refused_and_takes_no_other_one_away() {
+        let (update, refused) = Update::read(
+            r#"{"enabled":[5,"a"],"disabled":["b",7,null],"scopes":{"c":{"whitelist":["x"]},"d":{"whitelist":7}},"more":1}"#,
+        );
+        assert_eq!(update.enabled, ["a"]);
+        assert_eq!(update.disabled, ["b"]);
+        assert_eq!(update.scopes["c"].whitelist, ["x"]);
+        assert_eq!(update.scopes["d"].blacklist, ["**"]);
+        assert_eq!(refused.len(), 4, "{refused:?}");
+        let (update, refused) = Update::read(r#"{"disabled":"a","enabled":{}}"#);
+        assert_eq!(update, Update::default());
+        assert_eq!(refused, ["`disabled` is no array", "`enabled` is no array"]);
+        assert_eq!(Update::read("[]").1, ["the params are no object"]);
+    }
+
+    #[test]
+    fn a_use_that_is_not_known_is_left_out_by_name() {
+        let read = DeclaredSets::read(
+            r#"{"editor.observe":{"description":"d","uses":["pushEvents","stateUpdate"]},
+                "editor.branches":{"description":"d","uses":["branches"]}}"#,
+        );
+        assert_eq!(
+            Vec::from_iter(&read.sets["editor.observe"].uses),
+            [&Capability::PushEvents]
+        );
+        assert_eq!(read.sets.len(), 1);
+        let rejected = read.rejected.join("\n");
+        assert!(rejected.contains("without \"stateUpdate\""), "{rejected}");
+        assert!(
+            rejected.contains("editor.branches is left out"),
+            "{rejected}"
+        );
     }
 
     /// A million sets make no more than the bound, and few lines.

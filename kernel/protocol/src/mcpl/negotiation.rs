@@ -88,9 +88,22 @@ pub struct ServerCapabilities {
     pub sets: DeclaredSets,
 }
 
+/// In which form a program writes feature sets, and reads them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SetsForm {
+    /// An object with the names as keys, as the document has it.
+    #[default]
+    ByName,
+    /// An array of sets that each have a `name`; `channels` and `inferenceRequest` are plain booleans beside it. So do
+    /// programs on mcpl-core.
+    List,
+}
+
 /// What an agent declared that is a host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostCapabilities {
+    /// In which form it reads sets.
+    pub form: SetsForm,
     /// As it announced it.
     pub version: String,
     /// What it takes part in.
@@ -226,7 +239,9 @@ impl Abilities {
         let hooks: WrittenHooks<'_> = part(written.context_hooks);
         let after: WrittenFlags<'_> = part(hooks.after_inference);
         let inference: WrittenFlags<'_> = part(written.inference_request);
+        let all_channels = is_true(written.channels);
         let channels: WrittenFlags<'_> = part(written.channels);
+        let channel = |flag| all_channels || is_true(flag);
         Self {
             push_events: is_true(written.push_events),
             before_inference: is_true(hooks.before_inference),
@@ -236,11 +251,11 @@ impl Abilities {
             streaming: is_true(inference.streaming),
             model_info: is_true(written.model_info),
             channels: ChannelAbilities {
-                register: is_true(channels.register),
-                publish: is_true(channels.publish),
-                observe: is_true(channels.observe),
-                lifecycle: is_true(channels.lifecycle),
-                streaming: is_true(channels.streaming),
+                register: channel(channels.register),
+                publish: channel(channels.publish),
+                observe: channel(channels.observe),
+                lifecycle: channel(channels.lifecycle),
+                streaming: channel(channels.streaming),
             },
         }
     }
@@ -276,10 +291,16 @@ impl HostCapabilities {
         let Some((version, written)) = declaration(capabilities)? else {
             return Ok(None);
         };
+        let is_array = |raw: &RawValue| raw.get().starts_with('[');
+        let lists = written.feature_sets.is_some_and(is_array);
         Ok(Some(Self {
+            form: match lists || is_true(written.channels) {
+                true => SetsForm::List,
+                false => SetsForm::ByName,
+            },
             version,
             abilities: Abilities::read(&written),
-            feature_sets: is_declared(written.feature_sets),
+            feature_sets: lists || is_declared(written.feature_sets),
         }))
     }
 }
@@ -344,6 +365,31 @@ mod tests {
         let host = raw(&format!(r#"{{"experimental":{{"mcpl":{HOST}}}}}"#));
         let host = HostCapabilities::read(Some(&host)).unwrap().unwrap();
         assert!(host.feature_sets && host.abilities == all.abilities);
+    }
+
+    /// Programs on mcpl-core write plain booleans and an array of sets.
+    #[test]
+    fn the_form_of_mcpl_core_is_read() {
+        let said = server(
+            r#"{"version":"0.4","pushEvents":true,"channels":true,"featureSets":[{"name":"heartbeat","description":"d","uses":["pushEvents"],"rollback":false,"hostState":false}]}"#,
+        );
+        let said = said.unwrap().unwrap();
+        assert!(said.sets.sets.contains_key("heartbeat"), "{said:?}");
+        assert!(said.abilities.channels.register && said.abilities.channels.streaming);
+        let host = |mcpl: &str| {
+            let text = raw(&format!(r#"{{"experimental":{{"mcpl":{mcpl}}}}}"#));
+            HostCapabilities::read(Some(&text)).unwrap().unwrap()
+        };
+        let harness = host(
+            r#"{"version":"0.4","pushEvents":true,"channels":true,"modelInfo":true,"scopedAccess":true}"#,
+        );
+        assert_eq!(harness.form, SetsForm::List);
+        assert!(harness.abilities.channels.observe);
+        assert_eq!(
+            host(r#"{"version":"0.4","featureSets":[]}"#).form,
+            SetsForm::List
+        );
+        assert_eq!(host(HOST).form, SetsForm::ByName);
     }
 
     /// MCPL-032, A-13: any 0.x is spoken with; others are plain.

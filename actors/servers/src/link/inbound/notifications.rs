@@ -38,7 +38,7 @@ impl Link {
         match needs {
             MethodNeeds::Nothing => true,
             MethodNeeds::Mgp(features) => self.mgp().features().contains(features),
-            MethodNeeds::Mcpl => self.mcpl().is_some(),
+            MethodNeeds::Mcpl(_) => self.mcpl().is_some(),
         }
     }
 

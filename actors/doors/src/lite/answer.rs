@@ -1,0 +1,23 @@
+//! The answer to a call, as both bindings give it.
+
+use bytes::Bytes;
+use mgp_protocol::lite::ResponseType;
+use mgp_protocol::lite::error::LiteError;
+
+/// The answer to a call, or the error; the same in both bindings.
+pub type LiteOutcome = Result<LiteAnswer, LiteError>;
+
+/// The answer to a call.
+#[derive(Debug, Clone)]
+pub struct LiteAnswer {
+    /// Its kind; never `request-for-more-resource`.
+    pub response_type: ResponseType,
+    /// The result with its `_meta`, an object as JSON text: the same in both bindings.
+    pub result: Bytes,
+    /// The token, where it is a promise or a question of one.
+    pub promise: Option<String>,
+    /// When it was given, in milliseconds since 1970.
+    pub timestamp_ms: u64,
+    /// How long the request took.
+    pub processing_time_ms: u64,
+}

@@ -1,0 +1,281 @@
+//! How the calls stand that went on with a continuation: whoever says the continuation once more reads it, and nothing
+//! is done twice.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use mgp_protocol::lite::error::{LiteError, LiteErrorKind};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::answer::LiteOutcome;
+
+/// Calls that are remembered, as many as may wait for their clients.
+const CALLS_MAX: usize = 4096;
+/// Calls of one caller, so that one which asks much leaves room to the others.
+const OWN_MAX: usize = 256;
+/// Bytes of results, of one caller: several usual ones. The oldest go first.
+const OWN_BYTES: usize = 1 << 20;
+
+type Standing = watch::Receiver<Option<LiteOutcome>>;
+
+/// The calls that went on, for as long as a continuation is good.
+#[derive(Debug)]
+pub(super) struct Resumptions {
+    state: Mutex<ResumptionState>,
+    age: Duration,
+}
+
+#[derive(Debug, Default)]
+struct ResumptionState {
+    calls: HashMap<u64, Resumption>,
+    /// The calls and their turns, oldest first. One that went on again stands at its last place.
+    order: VecDeque<(u64, u64)>,
+    turns: u64,
+}
+
+#[derive(Debug)]
+struct Resumption {
+    principal: Arc<str>,
+    tool: String,
+    turn: u64,
+    began: Instant,
+    bytes: usize,
+    standing: watch::Sender<Option<LiteOutcome>>,
+}
+
+/// What a continuation leads to.
+#[derive(Debug)]
+pub(super) enum Resumed<'a> {
+    /// The call goes on now.
+    Now(ResumedCall<'a>),
+    /// It went on before.
+    Before(Standing),
+}
+
+/// A call that goes on. One that breaks off has no outcome that is known.
+#[derive(Debug)]
+pub(super) struct ResumedCall<'a> {
+    table: &'a Resumptions,
+    call: u64,
+    turn: u64,
+}
+
+impl Resumptions {
+    /// None yet; each is remembered for this long.
+    pub(super) fn new(age: Duration) -> Self {
+        Self {
+            state: Mutex::default(),
+            age,
+        }
+    }
+
+    /// A caller says the continuation of a call of this tool. `waits` is whether the call waits for it. `None` for a
+    /// call that neither waits nor went on, or is another caller's.
+    pub(super) fn enter(
+        &self,
+        call: u64,
+        (principal, tool): (&str, &str),
+        waits: bool,
+    ) -> Option<Resumed<'_>> {
+        let now = Instant::now();
+        let mut state = self.lock();
+        state.expire(now, self.age);
+        if let Some(known) = state.calls.get(&call) {
+            if *known.principal != *principal {
+                return None;
+            }
+            let runs = known.standing.borrow().is_none();
+            if known.tool == tool && (runs || !waits) {
+                return Some(Resumed::Before(known.standing.subscribe()));
+            }
+        }
+        if !waits {
+            return None;
+        }
+        state.turns += 1;
+        let turn = state.turns;
+        let (standing, _) = watch::channel(None);
+        let resumption = Resumption {
+            principal: principal.into(),
+            tool: tool.to_owned(),
+            turn,
+            began: now,
+            bytes: 0,
+            standing,
+        };
+        state.calls.insert(call, resumption);
+        state.order.push_back((call, turn));
+        state.make_room(principal);
+        Some(Resumed::Now(ResumedCall {
+            table: self,
+            call,
+            turn,
+        }))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, ResumptionState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ResumptionState {
+    fn expire(&mut self, now: Instant, age: Duration) {
+        while let Some((call, turn)) = self.order.front().copied() {
+            let current = self.calls.get(&call).filter(|it| it.turn == turn);
+            let stays = current.map(|it| {
+                let runs = it.standing.borrow().is_none();
+                runs || now.duration_since(it.began) < age
+            });
+            match stays {
+                Some(true) => return,
+                Some(false) => drop(self.calls.remove(&call)),
+                None => {}
+            }
+            self.order.pop_front();
+        }
+    }
+
+    /// The oldest that have their outcome go, those of this caller at its own bounds.
+    fn make_room(&mut self, principal: &str) {
+        let own = self.calls.values().filter(|it| *it.principal == *principal);
+        let (mut count, mut bytes) = own.fold((0, 0), |(n, sum), it| (n + 1, sum + it.bytes));
+        let mut all = self.calls.len();
+        let calls = &mut self.calls;
+        self.order.retain(|(call, turn)| {
+            let Some(it) = calls.get(call).filter(|it| it.turn == *turn) else {
+                return false;
+            };
+            let is_own = *it.principal == *principal;
+            let own_full = is_own && (count > OWN_MAX || bytes > OWN_BYTES);
+            if it.standing.borrow().is_none() || !(own_full || all > CALLS_MAX) {
+                return true;
+            }
+            if is_own {
+                count -= 1;
+                bytes -= it.bytes;
+            }
+            all -= 1;
+            calls.remove(call);
+            false
+        });
+    }
+}
+
+impl ResumedCall<'_> {
+    /// The call stands like this from now on.
+    pub(super) fn finish(self, outcome: &LiteOutcome) {
+        self.end(outcome.clone());
+    }
+
+    fn end(&self, outcome: LiteOutcome) {
+        let mut state = self.table.lock();
+        let Some(own) = state
+            .calls
+            .get_mut(&self.call)
+            .filter(|it| it.turn == self.turn && it.standing.borrow().is_none())
+        else {
+            return;
+        };
+        own.bytes = outcome.as_ref().map_or(0, |answer| answer.result.len());
+        own.standing.send_replace(Some(outcome));
+        let principal = own.principal.clone();
+        state.make_room(&principal);
+    }
+}
+
+impl Drop for ResumedCall<'_> {
+    fn drop(&mut self) {
+        let words = "the request that resumed the call broke off, and the call was cancelled; whether it took effect is not known";
+        self.end(Err(LiteError::new(LiteErrorKind::Internal, words)));
+    }
+}
+
+/// Waits until the call has its outcome.
+pub(super) async fn outcome(mut standing: Standing) -> LiteOutcome {
+    let settled = standing.wait_for(Option::is_some).await;
+    let known = settled.ok().and_then(|outcome| (*outcome).clone());
+    known.unwrap_or_else(|| {
+        let words = "the outcome of the call is not remembered any more";
+        Err(LiteError::new(LiteErrorKind::Internal, words))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mgp_protocol::lite::ResponseType;
+
+    use super::super::answer::LiteAnswer;
+
+    fn answer(text: &'static str) -> LiteOutcome {
+        Ok(LiteAnswer {
+            response_type: ResponseType::Answer,
+            result: text.as_bytes().into(),
+            promise: None,
+            timestamp_ms: 0,
+            processing_time_ms: 0,
+        })
+    }
+
+    fn now(resumed: Option<Resumed<'_>>) -> ResumedCall<'_> {
+        match resumed {
+            Some(Resumed::Now(call)) => call,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    async fn before(resumed: Option<Resumed<'_>>) -> LiteOutcome {
+        match resumed {
+            Some(Resumed::Before(standing)) => outcome(standing).await,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_continuation_used_twice_gives_how_its_call_stands() {
+        let table = Resumptions::new(Duration::from_secs(600));
+        let who = ("alice", "delete");
+        let call = now(table.enter(7, who, true));
+        // While it runs, whether the table of waiting calls knows it still or not.
+        let waiting = [table.enter(7, who, true), table.enter(7, who, false)];
+        call.finish(&answer("deleted"));
+        for standing in waiting.into_iter().chain([table.enter(7, who, false)]) {
+            assert_eq!(before(standing).await.unwrap().result, "deleted");
+        }
+        for stranger in [("bob", "delete"), ("alice", "other")] {
+            assert!(table.enter(7, stranger, false).is_none());
+        }
+        assert!(table.enter(8, who, false).is_none());
+        // It asked again, and goes on once more.
+        now(table.enter(7, who, true)).finish(&answer("all"));
+        assert_eq!(
+            before(table.enter(7, who, false)).await.unwrap().result,
+            "all"
+        );
+        drop(now(table.enter(9, who, true)));
+        let broken = before(table.enter(9, who, false)).await.unwrap_err();
+        assert!(broken.message.contains("not known"), "{broken}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_remembered_is_bounded_in_number_size_and_age() {
+        let table = Resumptions::new(Duration::from_secs(600));
+        let large: &'static str = "x".repeat(OWN_BYTES / 2).leak();
+        for call in 0..4 {
+            now(table.enter(call, ("alice", "t"), true)).finish(&answer(large));
+        }
+        assert_eq!(table.lock().calls.len(), 2);
+        for call in 10..10 + 2 * OWN_MAX as u64 {
+            now(table.enter(call, ("bob", "t"), true)).finish(&answer("x"));
+        }
+        assert_eq!(table.lock().calls.len(), 2 + OWN_MAX);
+        let runs = now(table.enter(5000, ("bob", "t"), true));
+        tokio::time::advance(Duration::from_secs(601)).await;
+        assert!(table.enter(10, ("bob", "t"), false).is_none());
+        runs.finish(&answer("late"));
+        assert!(table.lock().calls.len() <= 1);
+        assert!(table.lock().order.len() <= 1);
+    }
+}
