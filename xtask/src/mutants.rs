@@ -1,6 +1,7 @@
 //! `cargo xtask mutants`: small mistakes made on purpose, one at a time, and whether a test notices each (`docs/mutants.md`).
 
 mod batches;
+mod copy;
 mod figures;
 mod reasons;
 mod results;
@@ -11,7 +12,7 @@ use std::time::Instant;
 
 use clap::Args;
 
-use self::batches::{BATCHES, Batch, Kind};
+use self::batches::{Batch, Kind};
 use self::figures::Figures;
 use self::reasons::Reasons;
 use self::results::Results;
@@ -93,13 +94,15 @@ fn mutants(batch: &Batch) -> Result<Vec<String>, String> {
 fn test(batch: &Batch) -> Result<(), String> {
     let folder = folder(batch);
     std::fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let copy = root().join("tree");
+    copy::make(&copy, batch.module)?;
     let mut command = cargo_mutants(batch);
+    command.current_dir(&copy).arg("--in-place");
     command.arg("--output").arg(&folder).arg("--iterate");
     for target in batch.targets() {
         command.arg(format!("--cargo-arg={target}"));
     }
     command.args(["--", "--"]).args(batch.tests);
-    // The copy of the sources has another path each time; what is built of others' code is the same.
     command.env("CARGO_TARGET_DIR", root().join("build"));
     command.envs([
         ("CARGO_INCREMENTAL", "1"),
