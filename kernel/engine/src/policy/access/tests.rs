@@ -1,3 +1,7 @@
+mod explanations;
+mod foreign;
+mod tables;
+
 use std::collections::BTreeMap;
 
 use mgp_protocol::ids::{NodeId, NodeServer};
