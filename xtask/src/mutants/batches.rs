@@ -48,22 +48,22 @@ const fn other(module: &'static str, tests: &'static [&'static str]) -> Batch {
 
 /// In the order of how much depends on them.
 pub(crate) const BATCHES: [Batch; 54] = [
-    decision("kernel/engine/src/policy/access", &["policy::"]),
-    decision("kernel/engine/src/policy/grants", &["policy::"]),
-    decision("kernel/engine/src/policy/pins", &["policy::"]),
+    decision("kernel/engine/src/policy/access", &["policy::access"]),
+    decision(
+        "kernel/engine/src/policy/grants",
+        &["policy::grants", "policy::access"],
+    ),
+    decision("kernel/engine/src/policy/pins", &["policy::pins"]),
     decision(
         "kernel/engine/src/replication/lease",
-        &["replication::lease", "replication::replica"],
+        &["replication::lease"],
     ),
     decision("kernel/engine/src/store/journal", &["store::journal"]),
     decision(
         "kernel/engine/src/servers/lifecycle",
-        &["servers::lifecycle", "servers::supervision"],
+        &["servers::lifecycle"],
     ),
-    decision(
-        "kernel/engine/src/servers/restart",
-        &["servers::restart", "servers::supervision"],
-    ),
+    decision("kernel/engine/src/servers/restart", &["servers::restart"]),
     decision("kernel/screening/src/validators", &[]),
     decision("kernel/screening/src/validators/addresses", &[]),
     decision("kernel/screening/src/validators/arguments", &[]),
@@ -76,8 +76,11 @@ pub(crate) const BATCHES: [Batch; 54] = [
     decision("kernel/screening/src/validators/sandbox", &[]),
     decision("kernel/screening/src/validators/scripts", &[]),
     decision("kernel/screening/src/validators/sql", &[]),
-    decision("kernel/engine/src/policy/risk", &["policy::"]),
-    decision("kernel/engine/src/policy/requirements", &["policy::"]),
+    decision("kernel/engine/src/policy/risk", &["policy::risk"]),
+    decision(
+        "kernel/engine/src/policy/requirements",
+        &["policy::requirements"],
+    ),
     decision("kernel/engine/src/policy/tool_pattern", &["policy::"]),
     decision("kernel/engine/src/tools/schema", &["tools::schema"]),
     decision(
