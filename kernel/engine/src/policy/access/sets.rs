@@ -234,6 +234,13 @@ mod tests {
         assert!(table.admits(&both, &id("git"), Some("log"), 0));
         assert!(!table.admits(&both, &id("git"), Some("push"), 0));
         assert!(!table.admits(&both, &id("files"), None, 0));
+        // The log says which of them left it out.
+        let rule = |who: &Principal, server| table.decide(who, &id(server), None, 0).rule();
+        assert_eq!(rule(&both, "files"), Narrowing::Door.to_string());
+        assert_eq!(
+            rule(&agent("agent.held"), "git"),
+            Narrowing::Held.to_string()
+        );
     }
 
     /// Decision 51: a name that leads nowhere opens nothing.
