@@ -47,10 +47,22 @@ const fn other(module: &'static str, tests: &'static [&'static str]) -> Batch {
 }
 
 /// In the order of how much depends on them.
-pub(crate) const BATCHES: [Batch; 54] = [
+pub(crate) const BATCHES: [Batch; 57] = [
     decision("kernel/engine/src/policy/access", &["policy::access"]),
     decision(
         "kernel/engine/src/policy/grants",
+        &["policy::grants", "policy::access"],
+    ),
+    decision(
+        "kernel/engine/src/policy/grants/conflicts",
+        &["policy::grants", "policy::access"],
+    ),
+    decision(
+        "kernel/engine/src/policy/grants/log",
+        &["policy::grants", "policy::access"],
+    ),
+    decision(
+        "kernel/engine/src/policy/grants/operation",
         &["policy::grants", "policy::access"],
     ),
     decision("kernel/engine/src/policy/pins", &["policy::pins"]),
