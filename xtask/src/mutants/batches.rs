@@ -3,6 +3,8 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use super::workspace;
+
 /// A module with what is below it, but for modules that are batches of their own.
 pub(crate) struct Batch {
     /// Its path without `.rs`.
@@ -200,31 +202,32 @@ pub(crate) fn chosen(paths: &[PathBuf]) -> Result<Vec<&'static Batch>, String> {
     if paths.is_empty() {
         return Ok(BATCHES.iter().collect());
     }
-    let mut wanted = Vec::new();
+    let mut wanted: Vec<&Batch> = Vec::new();
     for path in paths {
         let text = path.to_string_lossy();
         let text = text.trim_start_matches("./").trim_end_matches('/');
-        let text = text.strip_suffix(".rs").unwrap_or(text);
-        let before = wanted.len();
-        wanted.extend(BATCHES.iter().filter(|batch| is_below(batch.module, text)));
-        if wanted.len() == before {
-            wanted.extend(of_file(text));
-        }
-        if wanted.len() == before || !exists(text) {
+        let inner = BATCHES.iter().filter(|batch| is_below(batch.module, text));
+        let inner: Vec<&Batch> = inner.collect();
+        let found = match inner.is_empty() {
+            true => Vec::from_iter(of_file(text).filter(|_| workspace().join(text).exists())),
+            false => inner,
+        };
+        if found.is_empty() {
             let known = PACKAGES.map(|(folder, _)| folder).join(", ");
             return Err(format!(
                 "{} is in no batch. Batches are below {known}; --list shows them",
                 path.display()
             ));
         }
+        wanted.extend(found);
     }
-    let chosen = BATCHES.iter();
-    let chosen = chosen.filter(|batch| wanted.iter().any(|other| other.module == batch.module));
-    Ok(chosen.collect())
+    let is_wanted = |batch: &&Batch| wanted.iter().any(|other| other.module == batch.module);
+    Ok(BATCHES.iter().filter(is_wanted).collect())
 }
 
+#[cfg(test)]
 fn exists(module: &str) -> bool {
-    let path = super::workspace().join(module);
+    let path = workspace().join(module);
     path.exists() || path.with_extension("rs").exists()
 }
 
@@ -249,7 +252,7 @@ mod tests {
         for (folder, package) in PACKAGES {
             let mut open = vec![PathBuf::from(folder).join("src")];
             while let Some(path) = open.pop() {
-                let full = super::super::workspace().join(&path);
+                let full = workspace().join(&path);
                 if full.is_dir() {
                     let entries = std::fs::read_dir(full).unwrap();
                     open.extend(entries.map(|entry| path.join(entry.unwrap().file_name())));
@@ -269,6 +272,13 @@ mod tests {
         };
         let sets = "kernel/engine/src/policy/access/sets.rs";
         assert_eq!(names(sets).unwrap(), ["engine/policy/access"]);
+        let grants = "kernel/engine/src/policy/grants.rs";
+        assert_eq!(names(grants).unwrap(), ["engine/policy/grants"]);
+        let grants = names("kernel/engine/src/policy/grants").unwrap();
+        assert!(
+            grants.contains(&"engine/policy/grants/log".to_owned()),
+            "{grants:?}"
+        );
         let permissions = "kernel/engine/src/policy/permissions.rs";
         assert_eq!(names(permissions).unwrap(), ["engine/policy"]);
         let policy = names("kernel/engine/src/policy/").unwrap();

@@ -1,5 +1,6 @@
 mod explanations;
 mod foreign;
+mod requests;
 mod tables;
 
 use std::collections::BTreeMap;
