@@ -257,6 +257,18 @@ mod tests {
         assert!(table.has_door(&held, &name("reading")) && !table.has_door(&held, &name("git")));
     }
 
+    /// Who is in a set or held to one, also to one that is not there; and a table with other sets is another one.
+    #[test]
+    fn callers_are_narrowed_by_their_door_or_by_what_they_are_held_to() {
+        let table = table(DefaultPolicy::OptOut, sets());
+        assert_eq!((table.generation(), &**table.sets()), (2, &sets()));
+        let narrowed = ["agent.held", "agent.lost"].map(agent);
+        assert!(narrowed.iter().all(|who| table.is_narrowed(who)));
+        assert!(table.is_narrowed(&at("agent.free", "git")));
+        assert!(!table.is_narrowed(&agent("agent.free")));
+        assert!(!table.is_narrowed(&Principal::Operator("admin".into())));
+    }
+
     /// A list is told to have changed where the set did, and not for the others.
     #[test]
     fn an_audience_is_told_apart_by_what_its_sets_have() {

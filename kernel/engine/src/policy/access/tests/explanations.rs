@@ -17,13 +17,13 @@ fn asked(who: &AgentId, on: &str, tool: Option<&str>, permission: Permission) ->
     asked
 }
 
-fn levels(grants: &Grants) -> Vec<(Source, GrantResource, Vec<(&Granted, Force)>)> {
-    let found = grants.all().map(|it| (it, Force::InForce)).collect();
-    vec![(
-        Source::ServerGrant,
-        GrantResource::Server(at("files")),
-        found,
-    )]
+fn files() -> GrantResource {
+    GrantResource::Server(at("files"))
+}
+
+/// All of these are in force.
+fn in_force(grants: &Grants) -> Vec<(&Granted, Force)> {
+    grants.all().map(|it| (it, Force::InForce)).collect()
 }
 
 #[test]
@@ -259,13 +259,19 @@ fn a_hindrance_closes_what_entries_allow() {
         ),
     ] {
         let hinders = hindrance.clone();
-        let found = explain_foreign(levels(grants).into_iter(), hindrance, &name);
+        let found = {
+            let level = (Source::ServerGrant, files(), in_force(grants));
+            explain_foreign([level].into_iter(), hindrance, &name)
+        };
         assert_eq!((found.permission, found.source), (permission, source));
         assert!(found.rule.starts_with(rule), "{}", found.rule);
         assert!(found.considered.contains(&found.rule));
         assert!(hinders.is_none_or(|why| found.considered.contains(&why)));
     }
-    let found = explain_foreign(levels(&none).into_iter(), None, &name);
+    let found = {
+        let level = (Source::ServerGrant, files(), in_force(&none));
+        explain_foreign([level].into_iter(), None, &name)
+    };
     assert_eq!(found.considered[0], "no entry for all of server files");
 }
 
