@@ -39,9 +39,7 @@ impl Results {
             ends.extend(found.lines().map(|mutant| (mutant.to_owned(), end)));
         }
         if folder.is_dir() {
-            let path = folder.join(FILE);
-            fs::write(&path, render(&ends))
-                .map_err(|error| format!("{}: {error}", path.display()))?;
+            write(&folder.join(FILE), &render(&ends))?;
         }
         let seconds = seconds(folder);
         Ok(Self { ends, seconds })
@@ -57,9 +55,15 @@ impl Results {
 }
 
 pub(crate) fn add_seconds(folder: &Path, more: u64) -> Result<(), String> {
-    let path = folder.join(SECONDS);
     let sum = seconds(folder) + more;
-    fs::write(&path, sum.to_string()).map_err(|error| format!("{}: {error}", path.display()))
+    write(&folder.join(SECONDS), &sum.to_string())
+}
+
+/// Whole or not at all: a full disk takes nothing away that was found before.
+fn write(path: &Path, text: &str) -> Result<(), String> {
+    let new = path.with_extension("new");
+    let written = fs::write(&new, text).and_then(|()| fs::rename(&new, path));
+    written.map_err(|error| format!("{}: {error}", path.display()))
 }
 
 fn seconds(folder: &Path) -> u64 {
