@@ -593,6 +593,22 @@ mod tests {
         );
     }
 
+    /// Journals of older kernels have no groups: the first entry of one has their check, each later one adds its distance.
+    #[test]
+    fn the_first_entry_of_a_group_is_written_as_ever() {
+        let mut writer = JournalWriter::after(JournalLink::start("test"));
+        let bytes = group(&mut writer, &[b"one".to_vec(), b"two".to_vec()]);
+        assert_eq!(bytes[..HEADER + 3], written(&[b"one".to_vec()]));
+        let second = HEADER + 3;
+        let fields = HEADER - CHECK;
+        let first = blake3::hash(&bytes[..fields]);
+        assert_eq!(bytes[fields..HEADER], first.as_bytes()[..CHECK]);
+        let distance = (second as u64).to_le_bytes();
+        let with_distance = [&bytes[second..second + fields], &distance].concat();
+        let check = &bytes[second + fields..second + HEADER];
+        assert_eq!(*check, blake3::hash(&with_distance).as_bytes()[..CHECK]);
+    }
+
     /// A header that is whole and names a length that no entry has was made by nobody who writes journals.
     #[test]
     fn a_length_that_no_entry_has_is_damage() {

@@ -264,6 +264,12 @@ fn a_grant_is_of_what_its_subject_can_have() {
 /// What gives ends earlier than what takes away, so that a full log can still take away.
 #[test]
 fn a_full_log_still_takes_away() {
+    let ends = (GRANTS_END, SEQUENCE_END);
+    assert_eq!(
+        ends,
+        (1_000_000, 1_065_536),
+        "every node draws the line at the same operation"
+    );
     let unknown = LogChange::Unknown("later".into());
     let mut all = vec![
         (LogChange::Grants(allow(1)), true),
