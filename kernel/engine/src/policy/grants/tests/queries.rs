@@ -386,3 +386,24 @@ fn a_grant_is_read_from_its_operation() {
     assert_eq!(Granted::from_operation(&all[1]), None);
     assert_eq!(Granted::from_operation(&log_of(1, vec![rest()])[0]), None);
 }
+
+/// To end a denial gives: it takes a certain place in a log that may give there. To end what is allowed takes none.
+#[test]
+fn a_denial_ends_by_a_certain_entry_only() {
+    let denied = log(1, vec![deny(1), allow(2)]);
+    let ends = log_knowing(2, vec![allow(3), revoke(1), revoke(2)], &[(1, 2)]);
+    let branch = log(2, vec![allow(4)]);
+    let cut = Authority::home(issuer(1)).with_until(issuer(2), 1);
+    let forked: Vec<_> = ends.iter().chain(&branch).collect();
+    for (known, authority, in_doubt) in [
+        (ends.iter().collect::<Vec<_>>(), everyone(), false),
+        (ends[1..].iter().collect(), everyone(), true),
+        (forked, everyone(), true),
+        (ends.iter().collect(), cut, true),
+    ] {
+        let grants = applied(denied.iter().chain(known));
+        let counts = in_force(&grants, &authority, 0);
+        assert_eq!(counts.contains(&1), in_doubt, "{authority:?}");
+        assert!(!counts.contains(&2), "what was allowed ends all the same");
+    }
+}
