@@ -2,6 +2,7 @@
 
 mod failures;
 mod fuzz;
+mod mutants;
 mod package;
 mod rows;
 mod step;
@@ -60,6 +61,12 @@ enum Chore {
         /// Which targets; all of tests/fuzz/targets when none is named.
         targets: Vec<String>,
     },
+    /// Make small mistakes in engine, screening, protocol and mcpl, one at a time, and see whether a test notices each.
+    ///
+    /// It takes cargo-mutants, and some ten seconds for each mutant. A mutant that was caught is not tried again; what
+    /// was found is in the folder `mutants` of the target folder. Exits with 1 when a mutant of a decision has neither
+    /// a test nor a reason (xtask/src/mutants/reasons.txt).
+    Mutants(mutants::Options),
     /// Connect the real Claude Code, Gemini CLI and Codex to a kernel, and take over what they had: two minutes, with
     /// some 700 MB of programs in the user's cache.
     ClientTest,
@@ -104,6 +111,7 @@ fn main() -> ExitCode {
                 ExitCode::from(2)
             }
         },
+        Chore::Mutants(options) => mutants::run(&options),
         Chore::ClientTest => run([
             binaries(),
             Step::new("programs of clients", built_program("mgp-client-programs")),

@@ -271,4 +271,90 @@ mod tests {
         let (_, why) = is_enabled("memory.a", &hook, Some(&rules), None);
         assert_eq!(why.told(), "[mcpl] of mgp.toml (memory.*)");
     }
+
+    /// Less is taken as it is; more, or another text, waits. What counts meanwhile is the less of both.
+    #[test]
+    fn only_a_declaration_that_says_more_waits_for_approval() {
+        let base = set(&[Capability::Tools]);
+        let scoped = FeatureSet {
+            scoped: true,
+            ..base.clone()
+        };
+        let rollback = FeatureSet {
+            rollback: true,
+            ..base.clone()
+        };
+        let text = FeatureSet {
+            description: "another".into(),
+            ..base.clone()
+        };
+        let hook = set(&[Capability::Tools, Capability::BeforeInference]);
+        let none = set(&[]);
+        for (approved, declared, more) in [
+            (&base, &base, false),
+            (&base, &scoped, false),
+            (&scoped, &base, true),
+            (&scoped, &scoped, false),
+            (&base, &rollback, true),
+            (&rollback, &base, false),
+            (&rollback, &rollback, false),
+            (&base, &text, true),
+            (&base, &hook, true),
+            (&hook, &base, false),
+            (&base, &none, false),
+        ] {
+            assert_eq!(
+                exceeds(declared, approved),
+                more,
+                "{approved:?} {declared:?}"
+            );
+            let counts = bounded(declared, approved);
+            assert!(!exceeds(&counts, approved));
+            assert!(counts.uses.is_subset(&declared.uses));
+            assert_eq!(counts.scoped, approved.scoped || declared.scoped);
+            assert_eq!(counts.rollback, approved.rollback && declared.rollback);
+        }
+        assert_eq!(bounded(&hook, &base).uses, base.uses);
+    }
+
+    #[test]
+    fn a_change_is_shown_old_against_new() {
+        let approved = set(&[Capability::Tools]);
+        assert_eq!(difference("edit", &approved, &approved), ["edit:"]);
+        let declared = FeatureSet {
+            description: "x".repeat(200),
+            scoped: true,
+            ..set(&[Capability::Tools, Capability::BeforeInference])
+        };
+        let lines = difference("edit", &approved, &declared);
+        let uses = format!(
+            "  uses is:  {}, {}",
+            Capability::Tools,
+            Capability::BeforeInference
+        );
+        let swapped = format!(
+            "  uses is:  {}, {}",
+            Capability::BeforeInference,
+            Capability::Tools
+        );
+        assert!(
+            lines.contains(&uses) || lines.contains(&swapped),
+            "{lines:?}"
+        );
+        assert!(lines.contains(&"  scoped was: no".to_owned()), "{lines:?}");
+        assert!(lines.contains(&"  scoped is:  yes".to_owned()), "{lines:?}");
+        let description = format!("  description is:  {}", "x".repeat(160));
+        assert_eq!((lines.len(), lines.last()), (7, Some(&description)));
+    }
+
+    #[test]
+    fn a_pattern_is_shown_as_it_was_written() {
+        for (text, is_exact) in [("memory.a", true), ("memory.*", false), ("*", false)] {
+            let pattern = SetPattern::parse(text).unwrap();
+            assert_eq!((pattern.as_str(), pattern.is_exact()), (text, is_exact));
+            let by_hand = SetReason::Switched(pattern).told();
+            assert_eq!(by_hand, format!("switched by hand ({text})"));
+        }
+        assert_eq!(SetReason::Default.told(), "default");
+    }
 }

@@ -185,4 +185,62 @@ mod tests {
         assert_eq!(leases.answered(NODE, Nonce([91; 16])), None);
         assert_eq!(leases.answered(NODE, Nonce([92; 16])), Some(at(92)));
     }
+
+    /// What was asked before a node was taken for another life proves nothing.
+    #[test]
+    fn a_forgotten_question_has_no_answer() {
+        let mut leases = Leases::new(LEASE);
+        let (first, second) = (Nonce([1; 16]), Nonce([2; 16]));
+        leases.asked(NODE, first, at(5));
+        leases.forget_questions(NODE);
+        leases.asked(NODE, second, at(6));
+        assert_eq!(leases.answered(NODE, first), None);
+        assert_eq!(leases.answered(NODE, second), Some(at(6)));
+    }
+
+    /// Answers overtake each other: the one to the latest question counts, and a lease never gets shorter.
+    #[test]
+    fn the_latest_question_decides_whatever_comes_last() {
+        let tip = |next| LogTip {
+            next,
+            id: OperationId([3; 32]),
+        };
+        let mut leases = Leases::new(LEASE);
+        leases.told(NODE, at(8), tip(4));
+        leases.told(NODE, at(5), tip(3));
+        leases.told(NODE, at(8), tip(9));
+        leases.settle(|_, known| known == tip(3));
+        assert_eq!(
+            leases.last_end(NODE),
+            None,
+            "an older answer, or a second one"
+        );
+        leases.settle(|_, known| known == tip(4));
+        assert_eq!(leases.last_end(NODE), Some(at(38)));
+        leases.told(NODE, at(6), tip(3));
+        leases.settle(|_, _| true);
+        assert_eq!(leases.until(NODE, at(9)), Some(at(38)));
+        leases.told(NODE, at(9), tip(4));
+        leases.settle(|_, _| true);
+        assert_eq!(leases.until(NODE, at(9)), Some(at(39)));
+    }
+
+    /// What has lapsed is told from what never began: until the node is not believed any more.
+    #[test]
+    fn a_lapsed_lease_is_remembered_until_its_node_is_forgotten() {
+        let mut leases = Leases::new(LEASE);
+        assert_eq!(leases.length(), LEASE);
+        leases.asked(NODE, Nonce([1; 16]), at(5));
+        assert!(!leases.was_heard(NODE), "a question is no answer");
+        assert_eq!(leases.last_end(NODE), None);
+        leases.told(NODE, at(5), LogTip::EMPTY);
+        leases.settle(|_, _| true);
+        assert_eq!(leases.until(NODE, at(90)), None);
+        assert_eq!(leases.last_end(NODE), Some(at(35)));
+        let other = NodeId([2; 32]);
+        assert!(leases.was_heard(NODE) && !leases.was_heard(other));
+        leases.end(NODE);
+        assert!(!leases.was_heard(NODE));
+        assert_eq!(leases.last_end(NODE), None);
+    }
 }

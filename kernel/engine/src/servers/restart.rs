@@ -292,6 +292,71 @@ mod tests {
         ));
     }
 
+    /// A first failure is an accident, a second one within the window is not.
+    #[test]
+    fn a_server_keeps_failing_from_its_second_restart_on() {
+        let mut restarts = with(RestartPolicy::OnFailure);
+        let verdicts: Vec<_> = (0..6)
+            .map(|_| restarts.exited(&failed(), false, at(0)).keeps_failing())
+            .collect();
+        assert_eq!(verdicts, [false, true, true, true, true, true]);
+        assert!(matches!(
+            restarts.exited(&failed(), false, at(0)),
+            RestartVerdict::Park { .. }
+        ));
+        let stays = restarts.exited(&failed(), true, at(0));
+        assert_eq!(
+            (stays.keeps_failing(), stays),
+            (false, RestartVerdict::Stay)
+        );
+    }
+
+    /// What a person has to change first is not tried again under any policy.
+    #[test]
+    fn a_rejected_server_stays_down() {
+        let rejected = ServerExit::Rejected("its token is wrong".into());
+        for policy in [
+            RestartPolicy::Never,
+            RestartPolicy::OnFailure,
+            RestartPolicy::Always,
+        ] {
+            let verdict = with(policy).exited(&rejected, false, at(0));
+            assert_eq!(verdict, RestartVerdict::Stay);
+        }
+    }
+
+    #[test]
+    fn a_server_that_ends_too_often_by_itself_is_parked_with_that_reason() {
+        let mut restarts = Restarts::new(RestartRules {
+            policy: RestartPolicy::Always,
+            max_restarts: 0,
+            ..RestartRules::default()
+        });
+        let verdict = restarts.exited(&ServerExit::Clean, false, at(0));
+        let reason = "restart_limit_exceeded: 0 restarts within 300 s; last: it ended by itself";
+        assert!(
+            matches!(&verdict, RestartVerdict::Park { reason: found, .. } if found == reason),
+            "{verdict:?}"
+        );
+    }
+
+    /// A restart counts from when it was due to the end of the window, which is not in it.
+    #[test]
+    fn a_restart_leaves_the_window_at_its_end() {
+        let mut restarts = with(RestartPolicy::OnFailure);
+        restarts.exited(&failed(), false, at(0));
+        let end = Duration::from_secs(301);
+        let before = end - Duration::from_millis(1);
+        assert_eq!(restarts.within_window(MonotonicTime::START + before), 1);
+        assert_eq!(restarts.within_window(MonotonicTime::START + end), 0);
+        restarts.exited(&failed(), false, MonotonicTime::START + end);
+        assert_eq!(
+            restarts.history.len(),
+            1,
+            "what does not count takes no room"
+        );
+    }
+
     proptest! {
         /// MGP-153: only the restarts of the last window count, whatever the gaps between the exits.
         #[test]

@@ -563,6 +563,95 @@ mod tests {
         }
     }
 
+    /// Entries as long as they may be are read, a writer goes on behind what was read, and what is too long leaves no
+    /// trace in a group.
+    #[test]
+    fn a_writer_goes_on_behind_what_was_read() {
+        let longest = vec![7; PAYLOAD_MAX];
+        let mut bytes = written(std::slice::from_ref(&longest));
+        let mut reader = JournalReader::new("test", &bytes);
+        assert_eq!(
+            (reader.position(), reader.head()),
+            (0, JournalLink::start("test"))
+        );
+        assert_eq!(reader.next(), Some(Ok(longest.as_slice())));
+        assert_eq!(reader.next(), None);
+        assert_eq!(reader.position(), bytes.len() as u64);
+        let mut writer = JournalWriter::after(reader.head());
+        let mut more = group(&mut writer, &[vec![1; 9]]);
+        let (head, length) = (writer.head(), more.len());
+        let too_long = vec![0; PAYLOAD_MAX + 1];
+        let refused = writer.write_to_group(&too_long, &mut more);
+        assert_eq!(refused, Err(TooLong(PAYLOAD_MAX + 1)));
+        assert!(writer.head() == head && more.len() == length);
+        writer.write_to_group(b"two", &mut more).unwrap();
+        bytes.extend(more);
+        let (payloads, fault) = read("test", &bytes);
+        assert_eq!(
+            (payloads, fault),
+            (vec![longest, vec![1; 9], b"two".to_vec()], None)
+        );
+    }
+
+    /// Journals of older kernels have no groups: the first entry of one has their check, each later one adds its distance.
+    #[test]
+    fn the_first_entry_of_a_group_is_written_as_ever() {
+        let mut writer = JournalWriter::after(JournalLink::start("test"));
+        let bytes = group(&mut writer, &[b"one".to_vec(), b"two".to_vec()]);
+        assert_eq!(bytes[..HEADER + 3], written(&[b"one".to_vec()]));
+        let second = HEADER + 3;
+        let fields = HEADER - CHECK;
+        let first = blake3::hash(&bytes[..fields]);
+        assert_eq!(bytes[fields..HEADER], first.as_bytes()[..CHECK]);
+        let distance = (second as u64).to_le_bytes();
+        let with_distance = [&bytes[second..second + fields], &distance].concat();
+        let check = &bytes[second + fields..second + HEADER];
+        assert_eq!(*check, blake3::hash(&with_distance).as_bytes()[..CHECK]);
+    }
+
+    /// A header that is whole and names a length that no entry has was made by nobody who writes journals.
+    #[test]
+    fn a_length_that_no_entry_has_is_damage() {
+        let last = JournalLink::start("test");
+        for (size, what) in [
+            (PAYLOAD_MAX + 1, "it is longer than any entry can be"),
+            (u32::MAX as usize, "it is longer than any entry can be"),
+        ] {
+            let length = (size as u32).to_le_bytes();
+            let fields = [&length[..], &last.0, &last.next(length, b"").0].concat();
+            let bytes = [&fields[..], &check(&fields, 0), &[1; 9]].concat();
+            let (_, fault) = read("test", &bytes);
+            let damaged = JournalFault::Damaged {
+                entry: 1,
+                at: 0,
+                what,
+            };
+            assert_eq!(fault, Some(damaged));
+        }
+    }
+
+    /// A fault is the end: it is found again, and nothing behind it is read.
+    #[test]
+    fn nothing_is_read_behind_a_fault() {
+        let mut bytes = written(&[b"one".to_vec(), b"two".to_vec()]);
+        bytes[HEADER] ^= 1;
+        let mut reader = JournalReader::new("test", &bytes);
+        let first = reader.next();
+        assert!(matches!(
+            first,
+            Some(Err(JournalFault::Damaged {
+                entry: 1,
+                at: 0,
+                ..
+            }))
+        ));
+        assert_eq!(reader.next(), first);
+        assert_eq!(
+            (reader.position(), reader.head()),
+            (0, JournalLink::start("test"))
+        );
+    }
+
     proptest! {
         /// Wherever the file ends, all entries that were finished are read and the rest is torn.
         #[test]

@@ -137,4 +137,64 @@ mod tests {
             assert_eq!(good, n < LASTING_MAX);
         }
     }
+
+    /// What is taken back is of one set, or of all sets of one server, and of nobody else.
+    #[test]
+    fn approvals_are_taken_back_by_set_or_by_server() {
+        let other_set = ApprovedScope {
+            set: "files.read".into(),
+            ..scope("/a", None)
+        };
+        let other_server = ApprovedScope {
+            server: ServerId::new("git"),
+            ..scope("/a", None)
+        };
+        let all = || {
+            let mut all = ApprovedScopes::new([other_server.clone()]);
+            for one in [scope("/a", None), scope("/b", None), other_set.clone()] {
+                all.approve(one);
+            }
+            assert!(all.approve_for_good(scope("/c", None)));
+            all
+        };
+        let fs = ServerId::new("fs");
+        for (set, count) in [(Some("files.edit"), 3), (Some("none"), 0), (None, 4)] {
+            let mut all = all();
+            assert_eq!(all.forget(&fs, set), count);
+            assert_eq!(all.has(&scope("/a", None)), count == 0);
+            assert_eq!(all.has(&scope("/c", None)), count == 0);
+            assert_eq!(all.has(&other_set), set.is_some());
+            assert!(all.has(&other_server));
+            assert_eq!(all.forget(&fs, set), 0, "once is enough");
+        }
+    }
+
+    /// One that was taken back and given again is the newest, and takes one place.
+    #[test]
+    fn an_approval_that_was_taken_back_leaves_no_place_behind() {
+        let mut all = ApprovedScopes::default();
+        for _ in 0..3 {
+            all.approve(scope("/again", None));
+            all.approve(scope("/again", None));
+            all.forget(&ServerId::new("fs"), None);
+        }
+        for n in 0..SESSION_MAX {
+            all.approve(scope(&format!("/{n}"), None));
+        }
+        assert!(all.has(&scope("/0", None)));
+        all.approve(scope("/more", None));
+        assert!(!all.has(&scope("/0", None)) && all.has(&scope("/1", None)));
+    }
+
+    /// What is approved for good already stays so when there is no place for more.
+    #[test]
+    fn a_full_list_still_has_what_is_in_it() {
+        let many = (0..LASTING_MAX + 5).map(|n| scope(&format!("/{n:05}"), None));
+        let mut all = ApprovedScopes::new(many);
+        assert_eq!(all.lasting().count(), LASTING_MAX);
+        assert!(all.approve_for_good(scope("/00000", None)));
+        assert!(!all.approve_for_good(scope("/new", None)));
+        assert!(all.has(&scope("/new", None)), "until the kernel ends");
+        assert_eq!(all.lasting().count(), LASTING_MAX);
+    }
 }

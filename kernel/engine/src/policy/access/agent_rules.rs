@@ -195,6 +195,9 @@ mod tests {
         assert!(opens(&table, "demo", "time"), "a server of this node");
         let renamed = called(&table, "attic", nas(), 3);
         assert!(!opens(&renamed, "attic/demo", "time"));
+        assert_eq!((table.generation(), renamed.generation()), (2, 3));
+        let names: Vec<&ServerId> = renamed.remote().keys().collect();
+        assert_eq!(names, [&ServerId::new("attic/demo")]);
         let another = called(&table, "nas", NodeId([3; 32]), 4);
         assert!(
             opens(&another, "nas/demo", "time"),

@@ -234,6 +234,13 @@ mod tests {
         assert!(table.admits(&both, &id("git"), Some("log"), 0));
         assert!(!table.admits(&both, &id("git"), Some("push"), 0));
         assert!(!table.admits(&both, &id("files"), None, 0));
+        // The log says which of them left it out.
+        let rule = |who: &Principal, server| table.decide(who, &id(server), None, 0).rule();
+        assert_eq!(rule(&both, "files"), Narrowing::Door.to_string());
+        assert_eq!(
+            rule(&agent("agent.held"), "git"),
+            Narrowing::Held.to_string()
+        );
     }
 
     /// Decision 51: a name that leads nowhere opens nothing.
@@ -248,6 +255,18 @@ mod tests {
         assert!(table.has_door(&free, &name("git")) && !table.has_door(&free, &name("gone")));
         let held = agent("agent.held");
         assert!(table.has_door(&held, &name("reading")) && !table.has_door(&held, &name("git")));
+    }
+
+    /// Who is in a set or held to one, also to one that is not there; and a table with other sets is another one.
+    #[test]
+    fn callers_are_narrowed_by_their_door_or_by_what_they_are_held_to() {
+        let table = table(DefaultPolicy::OptOut, sets());
+        assert_eq!((table.generation(), &**table.sets()), (2, &sets()));
+        let narrowed = ["agent.held", "agent.lost"].map(agent);
+        assert!(narrowed.iter().all(|who| table.is_narrowed(who)));
+        assert!(table.is_narrowed(&at("agent.free", "git")));
+        assert!(!table.is_narrowed(&agent("agent.free")));
+        assert!(!table.is_narrowed(&Principal::Operator("admin".into())));
     }
 
     /// A list is told to have changed where the set did, and not for the others.

@@ -1,3 +1,8 @@
+mod explanations;
+mod foreign;
+mod requests;
+mod tables;
+
 use std::collections::BTreeMap;
 
 use mgp_protocol::ids::{NodeId, NodeServer};

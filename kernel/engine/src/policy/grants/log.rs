@@ -229,3 +229,45 @@ impl IssuerLog {
 fn keys_at(sequence: u64) -> RangeInclusive<LogKey> {
     (sequence, OperationId::START)..=(sequence, OperationId([0xff; 32]))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(n: u64) -> OperationId {
+        let mut id = [0xee; 32];
+        id[..8].copy_from_slice(&n.to_be_bytes());
+        OperationId(id)
+    }
+
+    /// A log of which so many operations claim the place after the first, and others wait for earlier ones.
+    fn forked(branches: u64, held: usize) -> IssuerLog {
+        let item = |attached| GrantLogItem {
+            previous: id(0),
+            attached,
+        };
+        let attached = (1..=branches).map(|n| ((1, id(n)), item(true)));
+        let waiting = (0..held as u64).map(|n| ((9, id(n)), item(false)));
+        IssuerLog {
+            chain: vec![id(0)],
+            items: attached.chain(waiting).collect(),
+            fork: Some(1),
+            held,
+            longest: 2,
+        }
+    }
+
+    /// Besides the longest branch there is room for so many operations; those that wait have room of their own.
+    #[test]
+    fn branches_of_a_forked_log_are_bounded() {
+        let full = Err(NotApplied::TooManyBranches);
+        for held in [0, 1, HELD_MAX - 1] {
+            assert_eq!(forked(BRANCHES_MAX, held).has_room(true), Ok(()));
+            assert_eq!(forked(BRANCHES_MAX + 1, held).has_room(true), full);
+            assert_eq!(forked(BRANCHES_MAX + 1, held).has_room(false), Ok(()));
+        }
+        let gap = Err(NotApplied::Gap { from: 1 });
+        assert_eq!(forked(2, HELD_MAX).has_room(false), gap);
+        assert_eq!(forked(2, HELD_MAX).has_room(true), Ok(()));
+    }
+}

@@ -1,4 +1,6 @@
 mod conflicts;
+mod forms;
+mod queries;
 
 use mgp_protocol::ids::{AgentId, NodeServer, ServerId};
 use proptest::prelude::*;

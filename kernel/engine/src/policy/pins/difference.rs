@@ -92,4 +92,36 @@ mod tests {
         );
         assert!(lines.iter().all(|line| line.chars().count() < 300));
     }
+
+    /// Each part shows its own members, also those that no other part knows.
+    #[test]
+    fn only_members_of_the_changed_parts_are_shown() {
+        let old = r#"{"name":"t","description":"a","icons":[1],"_meta":{"x":1}}"#;
+        let new = r#"{"name":"u","description":"b","icons":[2],"_meta":{"x":1}}"#;
+        let description = [r#"  description was: "a""#, r#"  description is:  "b""#];
+        let others = ["  icons was: [1]", "  icons is:  [2]"];
+        let shown = |changed: &[DefinitionPart]| {
+            let lines = difference("t", Some(old), new, changed);
+            lines[1..].to_vec()
+        };
+        assert_eq!(shown(&[DefinitionPart::Description]), description);
+        assert_eq!(shown(&[DefinitionPart::Others]), others);
+        let both = shown(&[DefinitionPart::Description, DefinitionPart::Others]);
+        assert_eq!(both, [description, others].concat());
+        assert!(shown(&[DefinitionPart::Input]).is_empty());
+    }
+
+    /// What is left out on either side is marked, and nothing else is.
+    #[test]
+    fn a_piece_is_marked_where_it_is_cut() {
+        for (length, from, expected) in [
+            (3, 0, "xxx".to_owned()),
+            (SHOWN, 0, "x".repeat(SHOWN)),
+            (SHOWN + 1, 0, format!("{}…", "x".repeat(SHOWN))),
+            (SHOWN + 1, 1, format!("…{}", "x".repeat(SHOWN))),
+            (SHOWN + 3, 2, format!("…{}…", "x".repeat(SHOWN))),
+        ] {
+            assert_eq!(piece(&"x".repeat(length), from), expected);
+        }
+    }
 }

@@ -92,12 +92,40 @@ fn members_that_may_change_do_not_show() {
     }
 }
 
+/// Spelling shows at one depth for good, whatever is nested: stored pins depend on it. It is far deeper than schemas are.
+#[test]
+fn spelling_shows_below_a_depth() {
+    let nested = |open: &str, inner: &str, close: &str, depth: usize| {
+        format!("{}{inner}{}", open.repeat(depth), close.repeat(depth))
+    };
+    for (open, close) in [("[", "]"), (r#"{"a":"#, "}")] {
+        let shows = |depth| {
+            let pin = |inner| {
+                let schema = nested(open, inner, close, depth);
+                pin(&format!(r#"{{"inputSchema":{schema}}}"#))
+            };
+            pin("[ ]") != pin("[]")
+        };
+        assert!(!shows(1) && !shows(DEPTH_MAX - 1));
+        assert!(shows(DEPTH_MAX) && shows(DEPTH_MAX + 1));
+    }
+    let meta = |inner: &str, depth| {
+        let value = nested("[", inner, "]", depth);
+        pin(&format!(r#"{{"_meta":{{"x":{value}}}}}"#))
+    };
+    let below = DEPTH_MAX - 2;
+    assert_eq!(meta("[ ]", below), meta("[]", below));
+    assert_ne!(meta("[ ]", below + 1), meta("[]", below + 1));
+}
+
 /// What an older kernel stored still holds, and gets what it lacks at the first match.
 #[test]
 fn pins_of_an_older_kernel_hold() {
     let now = Vec::from(pin(TOOL));
     let hash = |text: &str| *blake3::hash(text.as_bytes()).as_bytes();
     assert_eq!(now[0], hash("description\"Adds\"\n"));
+    let titled = Vec::from(pin(&with(r#""title":"x""#)));
+    assert_eq!(titled[0], hash("title\"x\"\ndescription\"Adds\"\n"));
     let stored = serde_json::json!({"calc": {"add": {
         "approved": now[..4], "by": null, "pending": null
     }}});
@@ -171,7 +199,14 @@ fn what_is_approved_is_what_was_read() {
     let mut pins = Pins::default();
     let nothing = pins.approve(&server(), "add", pin(EVIL), "op");
     assert_eq!(nothing, Err(NotApproved::NothingPending("calc:add".into())));
+    assert_eq!(pins.approved(&server(), "add"), None);
     pins.see(&server(), "add", pin(TOOL), PinMode::Block);
+    let approved = |pins: &Pins| pins.approved(&server(), "add");
+    assert_eq!(
+        approved(&pins),
+        Some(pin(TOOL)),
+        "the first one stands for itself"
+    );
     let honest = TOOL.replace("Adds", "Adds two numbers");
     pins.see(&server(), "add", pin(&honest), PinMode::Block);
     pins.see(&server(), "add", pin(EVIL), PinMode::Block);
@@ -181,7 +216,9 @@ fn what_is_approved_is_what_was_read() {
         pins.see(&server(), "add", pin(EVIL), PinMode::Block)
             .is_blocked()
     );
+    assert_eq!(approved(&pins), Some(pin(TOOL)));
     pins.approve(&server(), "add", pin(EVIL), "op").unwrap();
+    assert_eq!(approved(&pins), Some(pin(EVIL)));
     assert_eq!(
         pins.see(&server(), "add", pin(EVIL), PinMode::Block),
         PinCheck::Same

@@ -234,3 +234,155 @@ fn a_revoke_closes_unseen_patterns_that_overlap_and_nothing_else() {
     let context = grants.context(&change, issuer(2));
     assert_eq!(context.logs, [(issuer(1), 2)].into());
 }
+
+/// A context of so much of these logs.
+fn knows(logs: &[(u8, u64)]) -> CausalContext {
+    CausalContext {
+        logs: logs
+            .iter()
+            .map(|(log, next)| (issuer(*log), *next))
+            .collect(),
+        branches: Vec::new(),
+    }
+}
+
+fn up_to(subject: Subject) -> GrantChange {
+    let until = BTreeMap::from([(issuer(1), 9)]);
+    GrantChange::Revoke(Revoke::UpTo { subject, until })
+}
+
+/// What an issuer says it knew: for a grant the revokes that could close it, for a revoke the grants that it leaves.
+#[test]
+fn a_context_names_the_logs_that_a_conflict_depends_on() {
+    let one = log(
+        1,
+        vec![allow_on(1, tool("a")), allow_on(2, tool("b")), deny(3)],
+    );
+    let two = log(2, vec![revoke(1), allow_on(4, tool("a"))]);
+    let three = log(
+        3,
+        vec![allow_on(5, tool("a")), allow_on(6, tool("b")), revoke(6)],
+    );
+    let grants = applied(one.iter().chain(&two).chain(&three));
+    let context = |change: GrantChange, by: u8| {
+        let change = LogChange::Grants(change);
+        grants.context(&change, issuer(by))
+    };
+    // The first two are revokes of `a` and `b`, each by another one.
+    for (change, by, expected) in [
+        (allow_on(9, tool("a")), 1, knows(&[(2, 2)])),
+        (allow_on(9, tool("a")), 2, knows(&[])),
+        (allow_on(9, tool("b")), 1, knows(&[(3, 3)])),
+        (allow_on(9, tool("c")), 1, knows(&[])),
+        (allow(9), 1, knows(&[(2, 2), (3, 3)])),
+        (deny(9), 1, knows(&[])),
+        (revoke(1), 1, knows(&[(2, 2), (3, 3)])),
+        (revoke(1), 2, knows(&[(3, 3)])),
+        (revoke(4), 1, knows(&[(3, 3)])),
+        (revoke(3), 1, knows(&[])),
+        (revoke(2), 1, knows(&[])),
+        (replacing(Permission::Deny, 9, 4), 1, knows(&[(3, 3)])),
+        (up_to(agent("a")), 1, knows(&[(2, 2), (3, 3)])),
+        (up_to(agent("b")), 1, knows(&[])),
+    ] {
+        assert_eq!(context(change.clone(), by), expected, "{change:?} of {by}");
+    }
+    let members = LogChange::Members(MemberChange::Rest {});
+    assert_eq!(grants.context(&members, issuer(1)), knows(&[]));
+}
+
+/// A number says nothing behind a gap: what is known there is named by itself, each once, and not without end.
+#[test]
+fn what_is_known_behind_a_gap_is_named_one_by_one() {
+    let one = log(1, vec![allow(1)]);
+    let many = usize::from(u8::MAX);
+    let two = log(2, (0..many).map(|_| revoke(1)).collect());
+    let context = |known: &[Written]| {
+        let grants = applied(one.iter().chain(known));
+        grants.context(&LogChange::Grants(allow(9)), issuer(1))
+    };
+    let behind = context(&two[1..3]);
+    assert!(behind.logs.is_empty());
+    assert_eq!(behind.branches, [two[1].id(), two[2].id()]);
+    let both = context(&[&two[..1], &two[2..4]].concat());
+    assert_eq!(both.logs, knows(&[(2, 1)]).logs);
+    assert_eq!(both.branches, [two[2].id(), two[3].id()]);
+    let bound = super::super::operation::BRANCHES_NAMED_MAX;
+    assert_eq!(context(&two[1..]).branches.len(), bound);
+    // A left grant there is not named: the revoke closes it, and it is granted again.
+    let three = log(3, vec![allow(7), allow(8)]);
+    let grants = applied(one.iter().chain(&three[1..]));
+    assert_eq!(
+        grants.context(&LogChange::Grants(revoke(1)), issuer(1)),
+        knows(&[])
+    );
+}
+
+/// Before it is signed, a revoke says which grants it would close without naming them.
+#[test]
+fn a_revoke_beats_what_it_does_not_know() {
+    let one = log(1, vec![allow_on(1, tool("a")), deny(3)]);
+    let two = log(
+        2,
+        vec![allow_on(4, tool("a")), allow_on(5, tool("b")), allow(6)],
+    );
+    let grants = applied(one.iter().chain(&two));
+    let place = LogPosition {
+        issuer: issuer(1),
+        sequence: 2,
+    };
+    let beaten = |change: GrantChange, known: &[(u8, u64)]| {
+        let GrantChange::Revoke(revoke) = change else {
+            panic!("a revoke");
+        };
+        let context = knows(known);
+        let beaten = grants
+            .all()
+            .filter(|it| grants.is_beaten(it, (&revoke, &context), place));
+        beaten.map(|it| it.grant.id.0[0]).collect::<Vec<_>>()
+    };
+    assert_eq!(beaten(revoke(1), &[]), [4, 6]);
+    assert_eq!(beaten(revoke(1), &[(2, 1)]), [6], "it knew the first one");
+    assert_eq!(beaten(revoke(1), &[(2, 3)]), [0; 0]);
+    assert_eq!(beaten(revoke(3), &[]), [0; 0], "it ends a denial");
+    assert_eq!(beaten(revoke(9), &[]), [0; 0], "nothing is known of it");
+    assert_eq!(beaten(up_to(agent("a")), &[(2, 1)]), [5, 6]);
+    assert_eq!(beaten(up_to(agent("b")), &[]), [0; 0]);
+    assert_eq!(
+        beaten(revoke(5), &[]),
+        [5, 6],
+        "the server has this tool, too"
+    );
+}
+
+/// A grant that names single revokes has seen these, and what their issuers saw of it.
+#[test]
+fn a_grant_that_names_single_revokes_has_seen_no_others() {
+    let first = log(1, vec![allow(1)]);
+    let revoking = log_knowing(3, vec![revoke(1), revoke(1), revoke(1)], &[(1, 1)]);
+    let granted = |named: &[usize], logs: &[(u8, u64)]| {
+        let mut operation = log(2, vec![allow(2)]).remove(0).into_operation();
+        operation.context = knows(logs);
+        operation.context.branches = named.iter().map(|at| revoking[*at].id()).collect();
+        vec![Written::new(operation)]
+    };
+    for (named, logs, counts) in [
+        (&[0, 1, 2][..], &[][..], true),
+        (&[0, 1], &[], false),
+        (&[1, 2], &[], false),
+        (&[1, 2], &[(3, 1)], true),
+        (&[2], &[(3, 1)], false),
+        (&[2], &[(3, 2)], true),
+    ] {
+        let grant = granted(named, logs);
+        let found = in_force_of(&[&first, &revoking, &grant]);
+        assert_eq!(found == [2], counts, "{named:?} {logs:?}");
+    }
+    let saw_the_grant = log_knowing(3, vec![revoke(1)], &[(1, 1), (2, 1)]);
+    let mut other = log(2, vec![allow(2)]).remove(0).into_operation();
+    other.context.branches = vec![OperationId([9; 32])];
+    assert_eq!(
+        in_force_of(&[&first, &saw_the_grant, &vec![Written::new(other)]]),
+        [2]
+    );
+}

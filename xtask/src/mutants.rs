@@ -1,0 +1,154 @@
+//! `cargo xtask mutants`: small mistakes made on purpose, one at a time, and whether a test notices each (`docs/mutants.md`).
+
+mod batches;
+mod copy;
+mod figures;
+mod reasons;
+mod results;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::time::Instant;
+
+use clap::Args;
+
+use self::batches::{Batch, Kind};
+use self::figures::Figures;
+use self::reasons::Reasons;
+use self::results::Results;
+use crate::step::is_installed;
+use crate::{cargo, target};
+
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Only list the batches.
+    #[arg(long)]
+    list: bool,
+    /// Print the figures of earlier runs, and run nothing.
+    #[arg(long, conflicts_with = "list")]
+    figures: bool,
+    /// Files or folders: the batches that they are in, or that are in them; all batches when none is named.
+    paths: Vec<PathBuf>,
+}
+
+/// How cargo-mutants ends when it tried everything: all were caught, some were missed, some timed out.
+const ENDED: [i32; 3] = [0, 2, 3];
+/// How it ends when the tests fail without a mutant.
+const BASELINE_FAILED: i32 = 4;
+
+pub(crate) fn run(options: &Options) -> ExitCode {
+    match try_run(options) {
+        Ok(code) => code,
+        Err(why) => {
+            eprintln!("{why}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn try_run(options: &Options) -> Result<ExitCode, String> {
+    let chosen = batches::chosen(&options.paths)?;
+    if options.list {
+        chosen.iter().for_each(|batch| println!("{batch}"));
+        return Ok(ExitCode::SUCCESS);
+    }
+    if !is_installed("cargo-mutants") {
+        return Err("cargo-mutants is not installed. Run: cargo install cargo-mutants".to_owned());
+    }
+    let reasons = Reasons::load()?;
+    let mut figures = Figures::default();
+    for batch in chosen {
+        let mut reasons = reasons.clone();
+        let mutants = mutants(batch)?;
+        let mut results = Results::load(&folder(batch))?;
+        let before = figures::judge(batch, &mutants, &results, &mut reasons);
+        if !options.figures && !before.is_settled() {
+            println!("\n== {}: {} mutants", batch.name(), mutants.len());
+            test(batch)?;
+            results = Results::load(&folder(batch))?;
+        }
+        figures.add(figures::judge(batch, &mutants, &results, &mut reasons));
+    }
+    print!("{figures}");
+    Ok(ExitCode::from(u8::from(!figures.passed())))
+}
+
+/// The names of all mutants of a batch.
+fn mutants(batch: &Batch) -> Result<Vec<String>, String> {
+    let output = cargo_mutants(batch)
+        .arg("--list")
+        .output()
+        .map_err(|error| format!("cargo mutants could not be started: {error}"))?;
+    if !output.status.success() {
+        let why = String::from_utf8_lossy(&output.stderr);
+        return Err(format!(
+            "the mutants of {} are unknown: {why}",
+            batch.name()
+        ));
+    }
+    let names = String::from_utf8_lossy(&output.stdout);
+    Ok(names.lines().map(str::to_owned).collect())
+}
+
+/// Tries all mutants that were not caught before. Each costs an incremental build and the tests of its batch.
+fn test(batch: &Batch) -> Result<(), String> {
+    let folder = folder(batch);
+    std::fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let copy = root().join("tree");
+    copy::make(&copy, batch.module)?;
+    let mut command = cargo_mutants(batch);
+    command.current_dir(&copy).arg("--in-place");
+    command.arg("--output").arg(&folder).arg("--iterate");
+    for target in batch.targets() {
+        command.arg(format!("--cargo-arg={target}"));
+    }
+    command.args(["--", "--"]).args(batch.tests);
+    command.env("CARGO_TARGET_DIR", root().join("build"));
+    command.envs([
+        ("CARGO_INCREMENTAL", "1"),
+        ("CARGO_PROFILE_DEV_DEBUG", "none"),
+    ]);
+    let start = Instant::now();
+    let ended = command.status();
+    results::add_seconds(&folder, start.elapsed().as_secs())?;
+    let ended = ended.map_err(|error| format!("cargo mutants could not be started: {error}"))?;
+    match ended.code() {
+        Some(code) if ENDED.contains(&code) => Ok(()),
+        Some(BASELINE_FAILED) => Err(format!(
+            "the tests of {} fail without any mutant. Run: cargo test -p {} {}",
+            batch.name(),
+            batch.package(),
+            batch.targets().join(" ")
+        )),
+        _ => Err(format!(
+            "cargo mutants was stopped ({ended}). What it found is in {}; run the same command to go on",
+            folder.display()
+        )),
+    }
+}
+
+fn cargo_mutants(batch: &Batch) -> Command {
+    let mut command = cargo(&["mutants", "--package", batch.package()]);
+    for file in batch.files() {
+        command.arg("--file").arg(file);
+    }
+    for file in batch.excluded_files() {
+        command.arg("--exclude").arg(file);
+    }
+    command
+}
+
+/// Where a batch has its results.
+fn folder(batch: &Batch) -> PathBuf {
+    root().join(batch.name().replace('/', "-"))
+}
+
+/// Absolute: cargo-mutants builds in another folder.
+fn root() -> PathBuf {
+    let root = target().join("mutants");
+    std::path::absolute(&root).unwrap_or(root)
+}
+
+fn workspace() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+}

@@ -1,0 +1,171 @@
+//! The figures of batches and packages, and what is left to do.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::ops::AddAssign;
+
+use super::reasons::Reasons;
+use super::results::{End, Results};
+use super::{Batch, Kind};
+
+/// How many mutants ended how.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+struct Counts {
+    mutants: usize,
+    caught: usize,
+    missed: usize,
+    /// Of those missed, how many have a written reason.
+    excused: usize,
+    timed_out: usize,
+    unviable: usize,
+    not_run: usize,
+    seconds: u64,
+}
+
+impl AddAssign for Counts {
+    fn add_assign(&mut self, other: Self) {
+        self.mutants += other.mutants;
+        self.caught += other.caught;
+        self.missed += other.missed;
+        self.excused += other.excused;
+        self.timed_out += other.timed_out;
+        self.unviable += other.unviable;
+        self.not_run += other.not_run;
+        self.seconds += other.seconds;
+    }
+}
+
+/// What came of a batch.
+pub(crate) struct Judgement {
+    name: String,
+    package: &'static str,
+    kind: Kind,
+    counts: Counts,
+    /// Missed, without a reason.
+    survivors: Vec<String>,
+    /// Reasons without a mutant that is missed.
+    unused: Vec<String>,
+}
+
+impl Judgement {
+    /// Every mutant has an end, and none survived without a reason: there is nothing to run.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.counts.not_run == 0 && self.survivors.is_empty()
+    }
+
+    fn passed(&self) -> bool {
+        match self.kind {
+            Kind::Decision => self.is_settled() && self.unused.is_empty(),
+            Kind::Other => true,
+        }
+    }
+}
+
+/// Counts the mutants of a batch, and looks up the reasons of those that were missed.
+pub(crate) fn judge(
+    batch: &Batch,
+    mutants: &[String],
+    results: &Results,
+    reasons: &mut Reasons,
+) -> Judgement {
+    let mut counts = Counts {
+        mutants: mutants.len(),
+        seconds: results.seconds(),
+        ..Counts::default()
+    };
+    let mut survivors = Vec::new();
+    for mutant in mutants {
+        match results.end(mutant) {
+            Some(End::Caught) => counts.caught += 1,
+            Some(End::TimedOut) => counts.timed_out += 1,
+            Some(End::Unviable) => counts.unviable += 1,
+            None => counts.not_run += 1,
+            Some(End::Missed) => {
+                counts.missed += 1;
+                match reasons.take(mutant) {
+                    true => counts.excused += 1,
+                    false => survivors.push(mutant.clone()),
+                }
+            }
+        }
+    }
+    // Whether a reason is needed is known once all has run.
+    let files = mutants.iter().filter_map(|mutant| mutant.split(':').next());
+    let files: BTreeSet<&str> = files.filter(|_| counts.not_run == 0).collect();
+    let unused = files.into_iter().flat_map(|file| reasons.of_file(file));
+    Judgement {
+        name: batch.name(),
+        package: batch.package(),
+        kind: batch.kind,
+        counts,
+        survivors,
+        unused: unused.map(str::to_owned).collect(),
+    }
+}
+
+/// Of all batches that were chosen.
+#[derive(Default)]
+pub(crate) struct Figures(Vec<Judgement>);
+
+impl Figures {
+    pub(crate) fn add(&mut self, judgement: Judgement) {
+        self.0.push(judgement);
+    }
+
+    /// No decision has a mutant that is missed without a reason, or that was not run.
+    pub(crate) fn passed(&self) -> bool {
+        self.0.iter().all(Judgement::passed)
+    }
+}
+
+impl fmt::Display for Figures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "\n| | mutants | caught | missed | with a reason | timed out | unviable | not run | time |"
+        )?;
+        writeln!(f, "|---|---:|---:|---:|---:|---:|---:|---:|---:|")?;
+        let mut packages: BTreeMap<&str, Counts> = BTreeMap::new();
+        for batch in &self.0 {
+            row(f, &batch.name, &batch.counts)?;
+            *packages.entry(batch.package).or_default() += batch.counts;
+        }
+        for (package, counts) in packages {
+            row(f, &format!("**{package}**"), &counts)?;
+        }
+        for batch in &self.0 {
+            for mutant in &batch.survivors {
+                writeln!(f, "missed: {mutant}")?;
+            }
+            for reason in &batch.unused {
+                writeln!(f, "a reason without a missed mutant: {reason}")?;
+            }
+        }
+        for batch in self.0.iter().filter(|batch| !batch.passed()) {
+            writeln!(
+                f,
+                "{}: a decision needs a test or a reason for every mutant",
+                batch.name
+            )?;
+        }
+        Ok(())
+    }
+}
+
+fn row(f: &mut fmt::Formatter<'_>, name: &str, counts: &Counts) -> fmt::Result {
+    let Counts {
+        mutants,
+        caught,
+        missed,
+        excused,
+        timed_out,
+        unviable,
+        not_run,
+        seconds,
+    } = counts;
+    let minutes = seconds.div_ceil(60);
+    writeln!(
+        f,
+        "| {name} | {mutants} | {caught} | {missed} | {excused} | {timed_out} | {unviable} | {not_run} | {minutes} min |"
+    )
+}

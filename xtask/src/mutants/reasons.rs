@@ -1,0 +1,82 @@
+//! Why a mutant that no test notices is left: `reasons.txt`, a line for each mutant.
+
+use std::fs;
+
+use super::workspace;
+
+/// Where they stand.
+const FILE: &str = "xtask/src/mutants/reasons.txt";
+
+/// Lines of the form `file: mutant: reason`. Each counts for one mutant.
+#[derive(Clone)]
+pub(crate) struct Reasons(Vec<String>);
+
+impl Reasons {
+    pub(crate) fn load() -> Result<Self, String> {
+        let path = workspace().join(FILE);
+        let text = fs::read_to_string(&path).map_err(|error| format!("{FILE}: {error}"))?;
+        Ok(Self::parse(&text))
+    }
+
+    fn parse(text: &str) -> Self {
+        let lines = text.lines().map(str::trim);
+        let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
+        Self(lines.map(str::to_owned).collect())
+    }
+
+    /// Uses up the reason of this mutant, if it has one.
+    pub(crate) fn take(&mut self, mutant: &str) -> bool {
+        let (file, what) = split(mutant);
+        let prefix = format!("{file}: {what}: ");
+        let found = self.0.iter().position(|line| line.starts_with(&prefix));
+        found.map(|at| self.0.remove(at)).is_some()
+    }
+
+    /// Those left for this file: of mutants that are caught, or that are not there any more.
+    pub(crate) fn of_file<'a>(&'a self, file: &'a str) -> impl Iterator<Item = &'a str> {
+        let lines = self.0.iter().map(String::as_str);
+        lines.filter(move |line| line.split_once(": ").is_some_and(|(of, _)| of == file))
+    }
+}
+
+/// The file of a mutant, and what it is, without the line and column, which move: `file:line:column: what`.
+fn split(mutant: &str) -> (&str, &str) {
+    let (file, rest) = mutant.split_once(':').unwrap_or((mutant, ""));
+    let (_, what) = rest.split_once(": ").unwrap_or(("", rest));
+    (file, what)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MUTANT: &str = "src/a.rs:25:9: replace A::b -> Vec<B> with vec![]";
+
+    #[test]
+    fn a_reason_counts_for_one_mutant_wherever_it_stands() {
+        let text = "# why\n\nsrc/a.rs: replace A::b -> Vec<B> with vec![]: it is empty: always\n";
+        let mut reasons = Reasons::parse(text);
+        assert!(reasons.take(MUTANT));
+        assert!(!reasons.take(MUTANT), "it is used up");
+        let mut reasons = Reasons::parse(text);
+        assert!(!reasons.take("src/b.rs:25:9: replace A::b -> Vec<B> with vec![]"));
+        assert!(!reasons.take("src/a.rs:25:9: replace A::b -> Vec<B> with vec![B]"));
+        assert_eq!(reasons.of_file("src/a.rs").count(), 1);
+        assert_eq!(reasons.of_file("src/b.rs").count(), 0);
+    }
+
+    #[test]
+    fn a_mutant_without_words_after_it_has_no_reason() {
+        let line = "src/a.rs: replace A::b -> Vec<B> with vec![]";
+        assert!(!Reasons::parse(line).take(MUTANT));
+    }
+
+    /// A reason for a file that is in no batch excuses nothing.
+    #[test]
+    fn every_reason_is_for_a_file_that_exists() {
+        for line in Reasons::load().unwrap().0 {
+            let (file, _) = line.split_once(": ").unwrap();
+            assert!(workspace().join(file).is_file(), "{file}");
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! What became of each mutant of a batch, over several runs: a mutant that was caught once is not tried again.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum End {
+    Caught,
+    Missed,
+    TimedOut,
+    Unviable,
+}
+
+/// The ends, with the file that cargo-mutants lists each in.
+const ENDS: [(End, &str); 4] = [
+    (End::Caught, "caught"),
+    (End::Missed, "missed"),
+    (End::TimedOut, "timeout"),
+    (End::Unviable, "unviable"),
+];
+/// What was found so far, over all runs.
+const FILE: &str = "results.txt";
+/// How many seconds that took.
+const SECONDS: &str = "seconds.txt";
+
+#[derive(Default)]
+pub(crate) struct Results {
+    ends: BTreeMap<String, End>,
+    seconds: u64,
+}
+
+impl Results {
+    /// Takes over what the last run found, also where it was stopped.
+    pub(crate) fn load(folder: &Path) -> Result<Self, String> {
+        let mut ends = parse(&read(&folder.join(FILE)));
+        for (end, name) in ENDS {
+            let found = read(&folder.join("mutants.out").join(format!("{name}.txt")));
+            ends.extend(found.lines().map(|mutant| (mutant.to_owned(), end)));
+        }
+        if folder.is_dir() {
+            write(&folder.join(FILE), &render(&ends))?;
+        }
+        let seconds = seconds(folder);
+        Ok(Self { ends, seconds })
+    }
+
+    pub(crate) fn end(&self, mutant: &str) -> Option<End> {
+        self.ends.get(mutant).copied()
+    }
+
+    pub(crate) fn seconds(&self) -> u64 {
+        self.seconds
+    }
+}
+
+pub(crate) fn add_seconds(folder: &Path, more: u64) -> Result<(), String> {
+    let sum = seconds(folder) + more;
+    write(&folder.join(SECONDS), &sum.to_string())
+}
+
+/// Whole or not at all: a full disk takes nothing away that was found before.
+fn write(path: &Path, text: &str) -> Result<(), String> {
+    let new = path.with_extension("new");
+    let written = fs::write(&new, text).and_then(|()| fs::rename(&new, path));
+    written.map_err(|error| format!("{}: {error}", path.display()))
+}
+
+fn seconds(folder: &Path) -> u64 {
+    read(&folder.join(SECONDS)).trim().parse().unwrap_or(0)
+}
+
+/// Nothing where there is no such file yet.
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_default()
+}
+
+fn parse(text: &str) -> BTreeMap<String, End> {
+    let ends = text.lines().filter_map(|line| {
+        let (word, mutant) = line.split_once(' ')?;
+        let (end, _) = ENDS.into_iter().find(|(_, name)| *name == word)?;
+        Some((mutant.to_owned(), end))
+    });
+    ends.collect()
+}
+
+fn render(ends: &BTreeMap<String, End>) -> String {
+    let lines = ends.iter().map(|(mutant, end)| {
+        let found = ENDS.iter().find(|(other, _)| other == end);
+        let (_, word) = found.expect("every end has a word");
+        format!("{word} {mutant}\n")
+    });
+    lines.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_later_run_adds_to_the_earlier_ones() {
+        let folder = std::env::temp_dir().join(format!("mgp-mutants-{}", std::process::id()));
+        let out = folder.join("mutants.out");
+        fs::create_dir_all(&out).unwrap();
+        fs::write(out.join("caught.txt"), "a\n").unwrap();
+        fs::write(out.join("missed.txt"), "b\nc\n").unwrap();
+        Results::load(&folder).unwrap();
+        // As cargo-mutants begins again: with those that were not caught.
+        fs::write(out.join("caught.txt"), "b\n").unwrap();
+        fs::write(out.join("missed.txt"), "c\n").unwrap();
+        let results = Results::load(&folder).unwrap();
+        let ends = ["a", "b", "c", "d"].map(|mutant| results.end(mutant));
+        let (caught, missed) = (Some(End::Caught), Some(End::Missed));
+        assert_eq!(ends, [caught, caught, missed, None]);
+        add_seconds(&folder, 7).unwrap();
+        add_seconds(&folder, 5).unwrap();
+        assert_eq!(Results::load(&folder).unwrap().seconds(), 12);
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}
