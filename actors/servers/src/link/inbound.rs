@@ -58,7 +58,7 @@ impl Link {
 
     /// The number of the call with this request id.
     pub(super) fn meant(&self, id: &RequestId) -> Option<u64> {
-        self.ids.number(id.as_u64()?)
+        self.ids.number(id.as_number()?)
     }
 
     /// 2025-03-26 requires clients to accept batches.
@@ -73,13 +73,31 @@ impl Link {
         id: Option<RequestId>,
         outcome: Result<&RawValue, &RawValue>,
     ) {
-        let Some(id) = id.and_then(|id| self.meant(&id)) else {
-            return;
+        let known = |number: &u64| *number <= self.pending.newest();
+        let Some(id) = id.as_ref().and_then(|id| self.meant(id)).filter(known) else {
+            return self.unknown(id.as_ref(), outcome);
         };
         match outcome {
             Ok(result) => self.settled(id, Ok(frame.slice_ref(result.get().as_bytes()))),
             Err(error) => self.settled(id, Err(Refusal::Peer(error.to_owned()))),
         }
+    }
+
+    /// Notes an answer to a request that was never made. An answer to one that is over is late, and as usual as a
+    /// cancelled call (CMCP-070).
+    fn unknown(&self, id: Option<&RequestId>, outcome: Result<&RawValue, &RawValue>) {
+        if self.counts.unknown.fetch_add(1, Ordering::Relaxed) >= NOISE_SHOWN {
+            return;
+        }
+        let id = id.map_or("null", RequestId::as_json);
+        let id: String = id.chars().take(40).collect();
+        let said = match outcome {
+            Ok(_) => String::new(),
+            Err(error) => format!(": {}", error.get().chars().take(200).collect::<String>()),
+        };
+        self.log.note(&format!(
+            "an answer with the id {id}, which no request has{said}"
+        ));
     }
 
     /// Handles a line that is no message: it is counted and shown a few times (MCP-072). If the call it
@@ -155,6 +173,49 @@ fn answered_by(frame: &[u8], malformed: &Malformed) -> Option<RequestId> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::link::scripted::Scripted;
+
+    /// Some servers keep numbers as doubles, others as texts: both mean the number they were sent.
+    #[tokio::test]
+    async fn an_id_in_another_form_means_the_same_request() {
+        let mut it = Scripted::legacy("{}");
+        for form in [r#""ID""#, "ID.0", "ID", "IDe0"] {
+            let link = it.link.clone();
+            let call = tokio::spawn(async move { link.ask("ping", None).await });
+            let id = it.next().await["id"].to_string();
+            let said = form.replace("ID", &id);
+            let answer = format!(r#"{{"jsonrpc":"2.0","id":{said},"result":{{}}}}"#);
+            it.link.receive(&Bytes::from(answer), None);
+            let within = std::time::Duration::from_secs(5);
+            let answer = tokio::time::timeout(within, call).await;
+            assert!(answer.expect(&said).unwrap().is_ok(), "{said}");
+        }
+    }
+
+    /// An id counts only while its request is under way at this connection: one that is still to come settles
+    /// nothing, and is logged.
+    #[tokio::test]
+    async fn an_answer_before_its_request_settles_nothing_and_is_logged() {
+        let mut it = Scripted::legacy("{}");
+        for ahead in 1..4 {
+            it.say(&serde_json::json!({"jsonrpc": "2.0", "id": ahead, "result": {"forged": true}}));
+        }
+        it.say(&serde_json::json!({"jsonrpc": "2.0", "id": null, "error": {"code": -32600, "message": "what?"}}));
+        let log = it.link.log.after(0);
+        let words: Vec<_> = log.iter().map(|line| line.text.to_string()).collect();
+        assert_eq!(words.len(), 4, "{words:?}");
+        assert!(words[0].contains("the id 1,"), "{words:?}");
+        assert!(words[3].contains("what?"), "{words:?}");
+        let link = it.link.clone();
+        let call = tokio::spawn(async move { link.ask("ping", None).await });
+        let asked = it.next().await;
+        assert_eq!(asked["id"], 1);
+        it.answer(&asked, "result", &serde_json::json!({}));
+        assert_eq!(call.await.unwrap().unwrap(), "{}");
+        // A late answer is usual.
+        it.answer(&asked, "result", &serde_json::json!({}));
+        assert_eq!(it.link.log.after(0).len(), 4);
+    }
 
     #[test]
     fn the_call_an_unreadable_answer_was_for_is_found() {
