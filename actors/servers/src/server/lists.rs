@@ -3,6 +3,7 @@
 mod fetching;
 pub(super) mod missing;
 mod offering;
+pub(super) mod pace;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -2,6 +2,7 @@
 
 mod mirrored;
 mod open;
+mod session;
 mod sse_wire;
 mod stream;
 
@@ -14,8 +15,9 @@ use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, StatusCode, Uri};
 use http_body::Body as _;
+use mgp_engine::servers::supervision::sessions::{RefusalBody, cannot_have_run, is_in_doubt};
 use mgp_protocol::dialect::Version;
-use mgp_protocol::jsonrpc::{self, Message};
+use mgp_protocol::jsonrpc::{self, Message, RequestId};
 use mgp_protocol::refusal::Refusal;
 use mgp_sync::credit::Credit;
 use mgp_transports::http::body::BodyError;
@@ -27,8 +29,10 @@ use crate::link::{Alongside, Link, MirroredHeaders};
 use crate::login::ServerClient;
 use mgp_callers::exchange::Flag;
 use mgp_runtime::task;
+use mgp_runtime::time::moment;
 
 pub use self::open::{HttpEndpoint, OpenError, Opened};
+use self::session::SessionState;
 pub use self::sse_wire::SseWire;
 
 /// Notifications and answers being sent to one server; more are dropped, as on a broken connection.
@@ -53,6 +57,7 @@ pub struct HttpWire {
     passes: OnceLock<Box<[HeaderName]>>,
     /// The server has accepted a standing GET stream.
     standing: AtomicBool,
+    session: SessionState,
     closed: Flag,
 }
 
@@ -86,6 +91,7 @@ impl HttpWire {
             tells: Credit::new(MAX_TELLS),
             passes: OnceLock::new(),
             standing: AtomicBool::new(false),
+            session: SessionState::default(),
             closed: Flag::default(),
         })
     }
@@ -133,7 +139,7 @@ impl HttpWire {
             .client
             .request(Method::POST, &self.url, headers, Some(frame));
         let response = response.await.map_err(|e| unsent(link, &e))?;
-        let response = self.judge(link, response).await?;
+        let response = self.judge(link, Some(id), response).await?;
         if is(response.headers.get(CONTENT_TYPE), "text/event-stream") {
             return self.follow(link, id, response).await;
         }
@@ -173,33 +179,61 @@ impl HttpWire {
             .await
     }
 
-    /// Interprets an HTTP status; returns the response if it is a success.
-    async fn judge(&self, link: &Arc<Link>, response: Response) -> Result<Response, Refusal> {
+    /// Interprets an HTTP status; returns the response if it is a success. `id` is the request in a session.
+    async fn judge(
+        &self,
+        link: &Arc<Link>,
+        id: Option<u64>,
+        response: Response,
+    ) -> Result<Response, Refusal> {
         let status = response.status;
         if status.is_success() {
             return Ok(response);
         }
-        if status == StatusCode::NOT_FOUND && self.has_session {
-            let why = "its session has ended (HTTP 404)".to_owned();
-            link.breaks(why);
-            return Err(link.untaken("its session has ended"));
+        if let Some(refusal) = self.unauthorized(link, status) {
+            return Err(refusal);
         }
-        Err(self.refused(link, response).await)
+        let refused_at = moment();
+        let hint = self.client.hint(status);
+        let said = error_in(link, response).await;
+        let body = match said.as_ref().is_some_and(|said| said.answers(link, id)) {
+            true => RefusalBody::Answer,
+            false => RefusalBody::Other,
+        };
+        let code = status.as_u16();
+        if self.has_session && is_in_doubt(code) && self.has_ended(link, refused_at).await {
+            link.breaks(format!("its session has ended (HTTP {code})"));
+            if cannot_have_run(code, body) {
+                return Err(link.untaken("its session has ended"));
+            }
+        }
+        Err(match said {
+            Some(said) => Refusal::Peer(said.error),
+            None => without_words(link, status, hint),
+        })
     }
 
     /// The refusal of an error status. Where the server wants a login, the connection is over until a person has
     /// signed in.
     async fn refused(&self, link: &Arc<Link>, response: Response) -> Refusal {
         let status = response.status;
-        if let (StatusCode::UNAUTHORIZED, Some(why)) = (status, self.client.parked()) {
-            link.breaks(why.clone());
-            return link.untaken(&why);
+        if let Some(refusal) = self.unauthorized(link, status) {
+            return refusal;
         }
         let hint = self.client.hint(status);
         match said(link, response).await {
             Some(error) => Refusal::Peer(error),
             None => without_words(link, status, hint),
         }
+    }
+
+    fn unauthorized(&self, link: &Arc<Link>, status: StatusCode) -> Option<Refusal> {
+        let why = self
+            .client
+            .parked()
+            .filter(|_| status == StatusCode::UNAUTHORIZED)?;
+        link.breaks(why.clone());
+        Some(link.untaken(&why))
     }
 
     /// POSTs a message that has no answer.
@@ -246,7 +280,7 @@ impl HttpWire {
 
     /// Ends the session at the server (MCP-024); a server that does not know DELETE is left alone.
     pub async fn delete(&self) {
-        if self.has_session {
+        if self.has_session && !self.session_is_over() {
             let _ = self
                 .client
                 .request(Method::DELETE, &self.url, self.headers(), None)
@@ -283,6 +317,24 @@ async fn take_json(link: &Arc<Link>, id: u64, response: Response) -> Result<(), 
 /// The error object in the body of an error status. 401 and 403 are answered by what guards the server,
 /// not by the server.
 pub(in crate::link) async fn said(link: &Link, response: Response) -> Option<Box<RawValue>> {
+    Some(error_in(link, response).await?.error)
+}
+
+/// An error object that came with an error status.
+struct SaidError {
+    id: Option<RequestId>,
+    error: Box<RawValue>,
+}
+
+impl SaidError {
+    /// True where it has the id of this request.
+    fn answers(&self, link: &Link, id: Option<u64>) -> bool {
+        let said = self.id.as_ref().and_then(|said| link.meant(said));
+        said.is_some() && said == id
+    }
+}
+
+async fn error_in(link: &Link, response: Response) -> Option<SaidError> {
     let guarded = [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN];
     if guarded.contains(&response.status) {
         return None;
@@ -290,9 +342,12 @@ pub(in crate::link) async fn said(link: &Link, response: Response) -> Option<Box
     let body = read_json(response.body, link.limits.max_frame).await.ok()?;
     match jsonrpc::parse(&body) {
         Ok(Message::Response {
+            id,
             outcome: Err(error),
-            ..
-        }) => Some(error.to_owned()),
+        }) => Some(SaidError {
+            id,
+            error: error.to_owned(),
+        }),
         Ok(_) | Err(_) => None,
     }
 }
