@@ -369,6 +369,7 @@ impl ServerActor {
             pid: state.life.as_ref().map(LifeHandle::process),
             rejected: state.notes.clone(),
             left_out: state.left_out(),
+            repaired: state.offer.repaired().cloned().collect(),
             trust: state.spec.mgp.trust_level,
             runs: state.spec.reach.words().into(),
             declared: Arc::new(state.spec.mgp.clone()),

@@ -35,6 +35,7 @@ impl Link {
 
     /// Handles one message. `via` is the call on whose stream it came, where the transport tells.
     pub fn receive(self: &Arc<Self>, frame: &Bytes, via: Option<u64>) {
+        let frame = &without_mark(frame.clone());
         self.tap_received(frame);
         match jsonrpc::parse(frame) {
             Ok(Message::Response { id, outcome }) => self.answered(frame, id, outcome),
@@ -155,8 +156,22 @@ impl Link {
     }
 }
 
-/// The id of the request that an unreadable line answers.
+/// A message without the mark that some writers put before a text (RFC 8259, section 8.1).
+pub(super) fn without_mark(frame: Bytes) -> Bytes {
+    match frame.starts_with(b"\xef\xbb\xbf") {
+        true => frame.slice(3..),
+        false => frame,
+    }
+}
+
+/// The id of the request that an unreadable line answers. Behind other text on its line an answer is not taken, for
+/// that text may hold whatever a caller wrote; its call fails at once.
 fn answered_by(frame: &[u8], malformed: &Malformed) -> Option<RequestId> {
+    const BEGIN: &[u8] = b"{\"jsonrpc\"";
+    let is_text = matches!(malformed, Malformed::NotJson(_)) && !frame.starts_with(b"{");
+    let mut begins = frame.windows(BEGIN.len());
+    let glued = is_text.then(|| begins.position(|part| part == BEGIN));
+    let frame = &frame[glued.flatten().unwrap_or(0)..];
     let seen = Glance::at(frame);
     match malformed {
         _ if seen.asks() => None,
@@ -190,6 +205,18 @@ mod tests {
             let answer = tokio::time::timeout(within, call).await;
             assert!(answer.expect(&said).unwrap().is_ok(), "{said}");
         }
+    }
+
+    /// A byte order mark before a message is no part of it.
+    #[tokio::test]
+    async fn a_byte_order_mark_is_skipped() {
+        let mut it = Scripted::legacy("{}");
+        let link = it.link.clone();
+        let call = tokio::spawn(async move { link.ask("ping", None).await });
+        let id = it.next().await["id"].to_string();
+        let answer = format!("\u{feff}{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{}}}}");
+        it.link.receive(&Bytes::from(answer), None);
+        assert_eq!(call.await.unwrap().unwrap(), "{}");
     }
 
     /// An id counts only while its request is under way at this connection: one that is still to come settles
@@ -226,6 +253,7 @@ mod tests {
             b"{\"jsonrpc\":\"2.0\",\"id\":7,\"result\":{\"text\":\"\x01\",\"method\":1}}",
             br#"{"id":7,"result":{"method":"x"}}"#,
             br#"{"result":{"text":"\"}]},"id":7}"#,
+            br#"loading... {"jsonrpc":"2.0","id":7,"result":{}}"#,
         ] {
             let words = String::from_utf8_lossy(answer);
             let malformed = jsonrpc::parse(answer).expect_err(&words);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::clock::MonotonicTime;
 use crate::servers::spec::{RestartPolicy, RestartRules};
-use crate::servers::supervision::pace::Budget;
+use crate::servers::supervision::pace::StartBudget;
 
 /// How a server stopped.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,7 +63,7 @@ pub struct Restarts {
     /// It is never parked, as it may be away for any time through no fault of its own.
     persistent: bool,
     /// The handshakes after sessions that it ended.
-    sessions: Budget,
+    sessions: StartBudget,
 }
 
 impl Restarts {
@@ -74,7 +74,7 @@ impl Restarts {
             rules,
             history: VecDeque::new(),
             persistent: false,
-            sessions: Budget::default(),
+            sessions: StartBudget::default(),
         }
     }
 
@@ -199,7 +199,7 @@ const GAP: Duration = Duration::from_millis(500);
 /// The turns of servers that keep failing: a few start at once, then one after the other. A first failure
 /// does not wait.
 #[derive(Clone, Debug, Default)]
-pub struct RestartTurns(Budget);
+pub struct RestartTurns(StartBudget);
 
 impl RestartTurns {
     /// Gives a turn; answers when it is, not before `now`.

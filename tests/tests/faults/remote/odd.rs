@@ -68,6 +68,11 @@ impl OddReply {
         Self::events(&format!("data: {message}\n\ndata: {}\n\n", self.body))
     }
 
+    /// Of this content type.
+    pub(crate) fn typed(self, kind: &'static str) -> Self {
+        Self { kind, ..self }
+    }
+
     /// In this session.
     pub(crate) fn opening(mut self, session: &str) -> Self {
         self.session = Some(session.to_owned());

@@ -6,7 +6,7 @@ use mgp_tests::harness::program::remote_entry;
 use mgp_tests::harness::{DEADLINE, Kernel, wait_until};
 use serde_json::json;
 
-use super::odd::{OddReply, OddServer, usual};
+use super::odd::{OddServer, usual};
 use crate::scene::{listed, owner, until};
 
 /// A list that its server reports as changed each time it is asked for is fetched once a second, and WHY says so.

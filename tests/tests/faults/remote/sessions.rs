@@ -112,6 +112,42 @@ async fn a_call_refused_in_a_session_in_force_is_not_repeated() {
     assert_eq!(shown(&mut agent, "far").await["restarts"], 0);
 }
 
+/// A content type that is written twice is the same one.
+#[tokio::test]
+async fn a_content_type_written_twice_is_read() {
+    let far = OddServer::start(|asked| match asked.id.is_null() {
+        true => usual(asked, &json!({"tools": {}})),
+        false => usual(asked, &json!({"tools": {}})).typed("application/json, application/json"),
+    })
+    .await;
+    let kernel = Kernel::start(&remote_entry("far", &far.url())).await;
+    kernel.connected(&["far"]).await;
+    echoes(&mut owner(&kernel).await, "far").await;
+}
+
+/// What a server says with an error status that is no answer is reported, and what it refused unread was not done.
+#[tokio::test]
+async fn the_words_of_a_refused_call_are_reported() {
+    for (status, words, outcome) in [
+        (400, "the real reason", json!("unknown")),
+        (429, "slow down", Value::Null),
+        (413, "too large", Value::Null),
+    ] {
+        let far = OddServer::start(move |asked| match asked.method.as_str() {
+            "tools/call" => OddReply::text(status, words),
+            _ => usual(asked, &json!({"tools": {}})),
+        })
+        .await;
+        let kernel = Kernel::start(&remote_entry("far", &far.url())).await;
+        kernel.connected(&["far"]).await;
+        let mut agent = owner(&kernel).await;
+        let refused = agent.call("far__echo", json!({})).await.error();
+        assert!(refused["message"].to_string().contains(words), "{refused}");
+        let unknown = refused["data"]["outcome"] == "unknown";
+        assert_eq!(unknown, outcome == "unknown", "{refused}");
+    }
+}
+
 /// A server that knows no ping keeps its session: a list that it declares tells.
 #[tokio::test]
 async fn a_server_that_refuses_pings_keeps_its_session() {

@@ -6,12 +6,12 @@ use crate::clock::MonotonicTime;
 
 /// A few at once, then one after the other.
 #[derive(Clone, Debug, Default)]
-pub(in crate::servers) struct Budget {
+pub(in crate::servers) struct StartBudget {
     /// When the budget is full again.
     paid: MonotonicTime,
 }
 
-impl Budget {
+impl StartBudget {
     /// Takes one; returns how long it has to wait.
     pub(in crate::servers) fn take(
         &mut self,
@@ -61,7 +61,7 @@ const GAP: Duration = Duration::from_secs(1);
 
 /// How often one list of a server is fetched that reports its changes.
 #[derive(Clone, Debug, Default)]
-pub struct RefreshPace(Budget);
+pub struct RefreshPace(StartBudget);
 
 impl RefreshPace {
     /// Takes a fetch; returns how long it has to wait.

@@ -26,14 +26,14 @@ pub(in crate::link) const OWN_ID: u64 = 0;
 
 /// What is known of the session of one connection.
 #[derive(Debug, Default)]
-pub(super) struct SessionState {
+pub(super) struct HttpSessionState {
     over: AtomicBool,
     /// When the last question began whose answer was that the session is in force. Refusals that come together are
     /// cleared up by one question.
     in_force: Mutex<Option<MonotonicTime>>,
 }
 
-impl SessionState {
+impl HttpSessionState {
     pub(super) fn is_over(&self) -> bool {
         self.over.load(Ordering::Relaxed)
     }

@@ -12,7 +12,7 @@ use mgp_protocol::refusal::Refusal;
 use mgp_sync::credit::Credit;
 use mgp_transports::http::client::{EventsError, SseEvents};
 
-use super::session::{SessionState, refuses};
+use super::session::{HttpSessionState, refuses};
 use super::{MAX_TELLS, parted, without_words};
 use crate::link::Link;
 use crate::login::ServerClient;
@@ -27,7 +27,7 @@ pub struct SseWire {
     endpoint: Uri,
     headers: HeaderMap,
     tells: Arc<Credit>,
-    session: SessionState,
+    session: HttpSessionState,
     closed: Flag,
 }
 
@@ -41,7 +41,7 @@ impl SseWire {
             endpoint,
             headers,
             tells: Credit::new(MAX_TELLS),
-            session: SessionState::default(),
+            session: HttpSessionState::default(),
             closed: Flag::default(),
         })
     }
