@@ -119,7 +119,7 @@ async fn what_is_listed_is_valid_whatever_a_server_wrote() {
         "tool nulls: ",
         "tool bool: ",
         "prompt inner: ",
-        "resource a:inner: ",
+        "resource i: ",
     ] {
         assert!(listed.contains(slip), "{slip}: {listed}");
     }
@@ -127,7 +127,7 @@ async fn what_is_listed_is_valid_whatever_a_server_wrote() {
         "tool number: ",
         "tool hint: ",
         "prompt number: ",
-        "resource a:size: ",
+        "resource s: ",
     ] {
         assert!(listed.contains(left_out), "{left_out}: {listed}");
     }

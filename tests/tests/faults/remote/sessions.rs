@@ -157,7 +157,7 @@ async fn a_server_that_refuses_pings_keeps_its_session() {
     })
     .await;
     let config = format!(
-        "[health]\ninterval_secs = 1\nmisses = 1\n{}",
+        "[health]\ninterval_secs = 1\n{}",
         remote_entry("far", &far.url())
     );
     let kernel = Kernel::with_config(&config).await;
@@ -200,14 +200,13 @@ async fn sessions_that_end_at_once_are_opened_at_a_rate() {
     })
     .await;
     let kernel = Kernel::start(&remote_entry("far", &far.url())).await;
-    wait_until("many handshakes", DEADLINE, async || {
-        far.times("initialize") >= 8
+    wait_until("a handshake", DEADLINE, async || {
+        far.times("initialize") >= 1
     })
     .await;
-    let before = far.times("initialize");
-    tokio::time::sleep(Duration::from_secs(3)).await;
-    let more = far.times("initialize") - before;
-    assert!(more <= 5, "{more} more handshakes in three seconds");
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let times = far.times("initialize");
+    assert!(times <= 14, "{times} handshakes in five seconds");
     drop(kernel);
 }
 
