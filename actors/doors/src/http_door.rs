@@ -418,7 +418,11 @@ fn address(path: &str) -> Option<(DoorPath, CatalogView)> {
         Some(id) => match id.strip_prefix(SETS) {
             // One spelling each: nothing is decoded, and no case is folded.
             Some(set) => CatalogView::Set(SetName::parse(set).ok()?),
-            None => CatalogView::One(ServerId::parse_of_any_node(id).ok()?),
+            // Clients and proxies put a slash at the end.
+            None => {
+                let id = id.strip_suffix('/').unwrap_or(id);
+                CatalogView::One(ServerId::parse_of_any_node(id).ok()?)
+            }
         },
     };
     Some((way, view))
@@ -504,7 +508,16 @@ mod tests {
         for nothing in other_spellings {
             assert_eq!(address(nothing), None, "{nothing}");
         }
-        for nothing in ["/mcp/a/b/c", "/mcp/a/", "/mcp//b", "/mcpx", "/", ""] {
+        assert_eq!(address("/mcp/a.b/"), Some((DoorPath::Streamable, one())));
+        for nothing in [
+            "/mcp/a/b/c",
+            "/mcp/a//",
+            "/mcp//b",
+            "/mcp//",
+            "/mcpx",
+            "/",
+            "",
+        ] {
             assert_eq!(address(nothing), None);
         }
     }

@@ -22,8 +22,8 @@ pub fn new_id() -> SessionId {
     ))
 }
 
-/// The ids of the kernel's requests to one peer, a server or a client. They are unique to the connection
-/// and to this run of the kernel, so that a late answer settles nothing.
+/// The ids of the kernel's requests to one client. They are unique to the connection and to this run of the
+/// kernel, so that a late answer settles nothing.
 #[must_use]
 pub fn request_ids() -> RequestIds {
     RequestIds::new(randomness::bytes())

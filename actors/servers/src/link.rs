@@ -50,7 +50,6 @@ use mgp_callers::exchange::Exchange;
 use mgp_callers::exchange::call_stream::CallStreamHandle;
 use mgp_callers::request::Caller;
 use mgp_runtime::event_sink::EventSink;
-use mgp_runtime::ids::request_ids;
 
 use self::alongside::Alongside;
 pub use self::alongside::FinalCheck;
@@ -141,7 +140,7 @@ pub struct Link {
     pub log: ServerLog,
     /// Calls and listens that have no answer yet.
     pending: Pending<InFlight>,
-    /// Turns the numbers of calls into the request ids the server sees.
+    /// The request ids the server sees: the numbers of calls.
     ids: RequestIds,
     /// Limits the number of calls.
     places: CallPlaces,
@@ -179,6 +178,8 @@ pub struct Link {
 #[derive(Debug, Default)]
 pub struct Counts {
     noise: AtomicU64,
+    /// Answers to requests that were never made.
+    unknown: AtomicU64,
     oversized: AtomicU64,
     /// Notifications that could be delivered to nobody.
     dropped: AtomicU64,
@@ -225,7 +226,7 @@ impl Link {
             pending: Pending::new(
                 limits.max_in_flight + listening::MAX_LISTENS + MAX_RESPONSES + FOLLOWS,
             ),
-            ids: request_ids(),
+            ids: RequestIds::counting(),
             places: CallPlaces::new(limits.max_in_flight),
             gate: Gate::new(),
             turns: CallQueue::default(),

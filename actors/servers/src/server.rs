@@ -37,6 +37,7 @@ use self::instances::Instances;
 use self::life::LifeHandle;
 use self::lists::Fresh;
 use self::lists::missing::MissingLists;
+use self::lists::pace::ListPaces;
 use self::rolling::Rolling;
 use self::start_order::StartWait;
 use crate::guard::GuardHandle;
@@ -101,6 +102,12 @@ pub enum ServerMsg {
     LifecycleReported(u64, mgp::Lifecycle),
     /// The wait before a restart is over.
     RetryDue(u64),
+    /// A call waits for it.
+    Called,
+    /// A list is fetched again, which had to wait.
+    FetchDue(List),
+    /// This list has not had to wait for a while.
+    ListCalm(List),
     /// Start the instance that somebody has for itself, or hand out the running one.
     OpenInstance(InstanceOwner, Reply<Result<Arc<ServerHandle>, Refusal>>),
     /// Stop the instances that nobody has used for a while.
@@ -142,6 +149,7 @@ pub struct ServerState {
     fetched: Fetched,
     /// Lists that changed during their first fetch.
     changed: Vec<List>,
+    paces: ListPaces,
     notes: Vec<String>,
     missing: MissingLists,
     instances: Instances,
@@ -176,6 +184,7 @@ impl Actor for ServerActor {
             fetching: Vec::new(),
             fetched: [moment(); 4],
             changed: Vec::new(),
+            paces: ListPaces::default(),
             notes: Vec::new(),
             missing: MissingLists::default(),
             instances: Instances::default(),
@@ -227,6 +236,9 @@ impl Actor for ServerActor {
             ServerMsg::LinkBroke(link, why) => Self::broken(state, link, why),
             ServerMsg::LifecycleReported(link, step) => self.said(state, link, step),
             ServerMsg::RetryDue(life) => self.decide(state, SupervisionInput::RetryDue(life)),
+            ServerMsg::Called => self.decide(state, SupervisionInput::Called),
+            ServerMsg::FetchDue(list) => self.fetch_due(state, list),
+            ServerMsg::ListCalm(list) => self.list_calm(state, list),
             ServerMsg::OpenInstance(owner, reply) => {
                 reply.send(self.instance(myself.get_cell(), state, owner).await);
             }
@@ -357,6 +369,7 @@ impl ServerActor {
             pid: state.life.as_ref().map(LifeHandle::process),
             rejected: state.notes.clone(),
             left_out: state.left_out(),
+            repaired: state.offer.repaired().cloned().collect(),
             trust: state.spec.mgp.trust_level,
             runs: state.spec.reach.words().into(),
             declared: Arc::new(state.spec.mgp.clone()),

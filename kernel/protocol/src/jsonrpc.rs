@@ -65,11 +65,39 @@ impl RequestId {
         &self.text
     }
 
+    /// Reads the id in an answer to a request that had a number: some servers keep numbers as doubles, and write
+    /// `7.0` for it.
+    #[must_use]
+    pub fn from_answer(text: &str) -> Option<Self> {
+        Self::from_json(text).or_else(|| whole(text).map(Self::from))
+    }
+
+    /// The id as the number it has in any form: others keep numbers as texts, and write `"7"`.
+    #[must_use]
+    pub fn as_number(&self) -> Option<u64> {
+        let digits = self.meant().trim_matches('"');
+        let plain = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
+        digits.parse().ok().filter(|_| plain)
+    }
+
     /// The id as the kernel's own number, when it is one.
     #[must_use]
     pub fn as_u64(&self) -> Option<u64> {
         self.text.parse().ok()
     }
+}
+
+/// A number without a fraction that every double holds exactly.
+fn whole(text: &str) -> Option<u64> {
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    let number: f64 = serde_json::from_str(text).ok()?;
+    let fits = number.fract() == 0.0 && (0.0..EXACT).contains(&number);
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "it is whole, not negative and below 2^53"
+    )]
+    fits.then_some(number as u64)
 }
 
 impl From<u64> for RequestId {
@@ -343,6 +371,7 @@ impl<'a> Envelope<'a> {
             .id
             .map(|raw| (RequestId::from_json(raw.get()), raw.get()));
         let known = id.as_ref().and_then(|(id, _)| id.clone());
+        let answered = || id.as_ref().and_then(|(_, raw)| RequestId::from_answer(raw));
         let wrong = |why: &'static str| Malformed::NotAMessage {
             id: known.clone(),
             why: why.into(),
@@ -371,11 +400,11 @@ impl<'a> Envelope<'a> {
                 Some((None, _)) => Err(wrong("`id` must be a string or an integer")),
             },
             (None, Some(result), None) => Ok(Message::Response {
-                id: known,
+                id: answered(),
                 outcome: Ok(result),
             }),
             (None, None, Some(error)) => Ok(Message::Response {
-                id: known,
+                id: answered(),
                 outcome: Err(error),
             }),
             (None, None, None) => Err(wrong("neither `method` nor `result` nor `error`")),

@@ -55,6 +55,11 @@ impl<W> Pending<W> {
         self.table.lock().waiters.remove(&id)
     }
 
+    /// The id given last; 0 before the first.
+    pub fn newest(&self) -> u64 {
+        self.table.lock().newest
+    }
+
     /// Looks at the waiter of an open request. `look` runs under the table's lock: it has to be
     /// short and must not come back to this table.
     pub fn with<R>(&self, id: u64, look: impl FnOnce(&W) -> R) -> Option<R> {
@@ -102,7 +107,9 @@ mod tests {
     #[test]
     fn ids_count_up_and_are_never_used_again() {
         let pending = Pending::new(2);
+        assert_eq!(pending.newest(), 0);
         assert_eq!(pending.insert('a').unwrap(), 1);
+        assert_eq!(pending.newest(), 1);
         assert_eq!(pending.take(1), Some('a'));
         assert_eq!(pending.take(1), None);
         assert_eq!(pending.insert('b').unwrap(), 2);

@@ -10,4 +10,5 @@ mod python_sdk;
 mod registering;
 mod story;
 mod streaming;
+mod strict_lists;
 mod typescript_sdk;

@@ -1,5 +1,10 @@
 //! Servers over HTTP that forget, fall, come back, break off or take their time.
 
+mod away;
+mod odd;
+mod repeats;
+mod sessions;
+
 use mgp_tests::harness::program::remote_entry;
 use mgp_tests::harness::wait::within;
 use mgp_tests::harness::{DEADLINE, Kernel, Process, Program, Upstream, wait_until};

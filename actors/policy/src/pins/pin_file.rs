@@ -88,7 +88,7 @@ impl PinFile {
     ) -> (Vec<ToolChange>, BTreeSet<String>) {
         let (mut changes, mut unknown) = (Vec::new(), BTreeSet::new());
         for tool in tools {
-            let Some(pin) = Pin::of(&tool.raw, &rules.ignored) else {
+            let Some(pin) = Pin::of(tool.sent(), &rules.ignored) else {
                 continue;
             };
             match self.pins.see(server, &tool.own_name, pin, rules.mode) {
@@ -160,10 +160,10 @@ impl PinFile {
         }
         let mut texts = self.texts();
         for tool in tools {
-            let approved = Pin::of(&tool.raw, &rules.ignored)
+            let approved = Pin::of(tool.sent(), &rules.ignored)
                 .is_some_and(|pin| self.pins.approved(&self.server, &tool.own_name) == Some(pin));
-            if approved && tool.raw.len() <= TEXT_MAX {
-                texts.insert(tool.own_name.to_string(), (&*tool.raw).into());
+            if approved && tool.sent().len() <= TEXT_MAX {
+                texts.insert(tool.own_name.to_string(), (&**tool.sent()).into());
             } else if approved {
                 texts.remove(&*tool.own_name);
             }

@@ -35,6 +35,7 @@ impl Link {
 
     /// Handles one message. `via` is the call on whose stream it came, where the transport tells.
     pub fn receive(self: &Arc<Self>, frame: &Bytes, via: Option<u64>) {
+        let frame = &without_mark(frame.clone());
         self.tap_received(frame);
         match jsonrpc::parse(frame) {
             Ok(Message::Response { id, outcome }) => self.answered(frame, id, outcome),
@@ -58,7 +59,7 @@ impl Link {
 
     /// The number of the call with this request id.
     pub(super) fn meant(&self, id: &RequestId) -> Option<u64> {
-        self.ids.number(id.as_u64()?)
+        self.ids.number(id.as_number()?)
     }
 
     /// 2025-03-26 requires clients to accept batches.
@@ -73,13 +74,31 @@ impl Link {
         id: Option<RequestId>,
         outcome: Result<&RawValue, &RawValue>,
     ) {
-        let Some(id) = id.and_then(|id| self.meant(&id)) else {
-            return;
+        let known = |number: &u64| *number <= self.pending.newest();
+        let Some(id) = id.as_ref().and_then(|id| self.meant(id)).filter(known) else {
+            return self.unknown(id.as_ref(), outcome);
         };
         match outcome {
             Ok(result) => self.settled(id, Ok(frame.slice_ref(result.get().as_bytes()))),
             Err(error) => self.settled(id, Err(Refusal::Peer(error.to_owned()))),
         }
+    }
+
+    /// Notes an answer to a request that was never made. An answer to one that is over is late, and as usual as a
+    /// cancelled call (CMCP-070).
+    fn unknown(&self, id: Option<&RequestId>, outcome: Result<&RawValue, &RawValue>) {
+        if self.counts.unknown.fetch_add(1, Ordering::Relaxed) >= NOISE_SHOWN {
+            return;
+        }
+        let id = id.map_or("null", RequestId::as_json);
+        let id: String = id.chars().take(40).collect();
+        let said = match outcome {
+            Ok(_) => String::new(),
+            Err(error) => format!(": {}", error.get().chars().take(200).collect::<String>()),
+        };
+        self.log.note(&format!(
+            "an answer with the id {id}, which no request has{said}"
+        ));
     }
 
     /// Handles a line that is no message: it is counted and shown a few times (MCP-072). If the call it
@@ -137,8 +156,22 @@ impl Link {
     }
 }
 
-/// The id of the request that an unreadable line answers.
+/// A message without the mark that some writers put before a text (RFC 8259, section 8.1).
+pub(super) fn without_mark(frame: Bytes) -> Bytes {
+    match frame.starts_with(b"\xef\xbb\xbf") {
+        true => frame.slice(3..),
+        false => frame,
+    }
+}
+
+/// The id of the request that an unreadable line answers. Behind other text on its line an answer is not taken, for
+/// that text may hold whatever a caller wrote; its call fails at once.
 fn answered_by(frame: &[u8], malformed: &Malformed) -> Option<RequestId> {
+    const BEGIN: &[u8] = b"{\"jsonrpc\"";
+    let is_text = matches!(malformed, Malformed::NotJson(_)) && !frame.starts_with(b"{");
+    let mut begins = frame.windows(BEGIN.len());
+    let glued = is_text.then(|| begins.position(|part| part == BEGIN));
+    let frame = &frame[glued.flatten().unwrap_or(0)..];
     let seen = Glance::at(frame);
     match malformed {
         _ if seen.asks() => None,
@@ -155,6 +188,61 @@ fn answered_by(frame: &[u8], malformed: &Malformed) -> Option<RequestId> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::link::scripted::Scripted;
+
+    /// Some servers keep numbers as doubles, others as texts: both mean the number they were sent.
+    #[tokio::test]
+    async fn an_id_in_another_form_means_the_same_request() {
+        let mut it = Scripted::legacy("{}");
+        for form in [r#""ID""#, "ID.0", "ID", "IDe0"] {
+            let link = it.link.clone();
+            let call = tokio::spawn(async move { link.ask("ping", None).await });
+            let id = it.next().await["id"].to_string();
+            let said = form.replace("ID", &id);
+            let answer = format!(r#"{{"jsonrpc":"2.0","id":{said},"result":{{}}}}"#);
+            it.link.receive(&Bytes::from(answer), None);
+            let within = std::time::Duration::from_secs(5);
+            let answer = tokio::time::timeout(within, call).await;
+            assert!(answer.expect(&said).unwrap().is_ok(), "{said}");
+        }
+    }
+
+    /// A byte order mark before a message is no part of it.
+    #[tokio::test]
+    async fn a_byte_order_mark_is_skipped() {
+        let mut it = Scripted::legacy("{}");
+        let link = it.link.clone();
+        let call = tokio::spawn(async move { link.ask("ping", None).await });
+        let id = it.next().await["id"].to_string();
+        let answer = format!("\u{feff}{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{}}}}");
+        it.link.receive(&Bytes::from(answer), None);
+        assert_eq!(call.await.unwrap().unwrap(), "{}");
+    }
+
+    /// An id counts only while its request is under way at this connection: one that is still to come settles
+    /// nothing, and is logged.
+    #[tokio::test]
+    async fn an_answer_before_its_request_settles_nothing_and_is_logged() {
+        let mut it = Scripted::legacy("{}");
+        for ahead in 1..4 {
+            it.say(&serde_json::json!({"jsonrpc": "2.0", "id": ahead, "result": {"forged": true}}));
+        }
+        it.say(&serde_json::json!({"jsonrpc": "2.0", "id": null, "error": {"code": -32600, "message": "what?"}}));
+        let log = it.link.log.after(0);
+        let words: Vec<_> = log.iter().map(|line| line.text.to_string()).collect();
+        assert_eq!(words.len(), 4, "{words:?}");
+        assert!(words[0].contains("the id 1,"), "{words:?}");
+        assert!(words[3].contains("what?"), "{words:?}");
+        let link = it.link.clone();
+        let call = tokio::spawn(async move { link.ask("ping", None).await });
+        let asked = it.next().await;
+        assert_eq!(asked["id"], 1);
+        it.answer(&asked, "result", &serde_json::json!({}));
+        assert_eq!(call.await.unwrap().unwrap(), "{}");
+        // A late answer is usual.
+        it.answer(&asked, "result", &serde_json::json!({}));
+        assert_eq!(it.link.log.after(0).len(), 4);
+    }
 
     #[test]
     fn the_call_an_unreadable_answer_was_for_is_found() {
@@ -165,6 +253,7 @@ mod tests {
             b"{\"jsonrpc\":\"2.0\",\"id\":7,\"result\":{\"text\":\"\x01\",\"method\":1}}",
             br#"{"id":7,"result":{"method":"x"}}"#,
             br#"{"result":{"text":"\"}]},"id":7}"#,
+            br#"loading... {"jsonrpc":"2.0","id":7,"result":{}}"#,
         ] {
             let words = String::from_utf8_lossy(answer);
             let malformed = jsonrpc::parse(answer).expect_err(&words);

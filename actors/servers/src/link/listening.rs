@@ -9,8 +9,9 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use mgp_engine::callers::request_ids::RequestIds;
+use mgp_engine::servers::supervision::pace::ReopenPace;
 use mgp_protocol::dialect::Era;
-use mgp_protocol::jsonrpc;
+use mgp_protocol::jsonrpc::{self, RequestId};
 use mgp_protocol::mcp::meta::SUBSCRIPTION_ID;
 use mgp_protocol::mcp::subscriptions::{Acknowledged, Filter, Listen};
 use mgp_protocol::mcp::{self, Method};
@@ -25,6 +26,7 @@ use crate::link::Alongside;
 use mgp_callers::exchange::{Exchange, ReplyPath};
 use mgp_callers::request::Outcome;
 use mgp_runtime::task::{self, SupervisedTask};
+use mgp_runtime::time::moment;
 
 /// Listens open at once: the one in force, its successor, and those being closed. A further change waits
 /// until one of these is gone.
@@ -272,7 +274,8 @@ impl Link {
 
 /// The number of the listen a message belongs to; later ones have higher numbers.
 fn listen_of(ids: &RequestIds, meta: &str) -> Option<u64> {
-    ids.number(member(meta, SUBSCRIPTION_ID)?.parse().ok()?)
+    let said = RequestId::from_answer(member(meta, SUBSCRIPTION_ID)?)?;
+    ids.number(said.as_number()?)
 }
 
 /// One open listen; dropping it ends it at the server too.
@@ -382,7 +385,7 @@ async fn keep(link: Arc<Link>) {
 async fn keep_on(link: &Arc<Link>) {
     let mut wanted = link.listening.wanted.subscribe();
     let mut current: Option<Standing> = None;
-    let mut wait = AGAIN.0;
+    let (mut wait, mut pace) = (AGAIN.0, ReopenPace::default());
     let mut gap = false;
     loop {
         let now = wanted.borrow_and_update().clone();
@@ -422,6 +425,7 @@ async fn keep_on(link: &Arc<Link>) {
         let Some(standing) = &mut current else {
             continue;
         };
+        let opened = moment();
         tokio::select! {
             changed = wanted.changed() => {
                 if changed.is_err() {
@@ -432,7 +436,7 @@ async fn keep_on(link: &Arc<Link>) {
             ended = standing.ended(link) => {
                 note(link, &ended);
                 (current, gap) = (None, true);
-                pause(&mut wait).await;
+                tokio::time::sleep(pace.wait(moment().since(opened), None)).await;
             }
         }
     }
@@ -561,6 +565,22 @@ mod tests {
         acknowledge(&it, &third, &wanted);
         granted.await.unwrap().unwrap();
         assert_eq!(*it.heard.0.lock().unwrap(), ["Tools"]);
+    }
+
+    /// A listen that its server ends at once is opened ever more rarely.
+    #[tokio::test]
+    async fn listens_that_end_at_once_are_opened_ever_more_rarely() {
+        let mut it = Scripted::modern(TOOLS);
+        it.link.listen();
+        let begun = moment();
+        for _ in 0..6 {
+            let (listen, wanted) = next_listen(&mut it).await;
+            acknowledge(&it, &listen, &wanted);
+            it.link.listens().await;
+            it.answer(&listen, "result", &json!({"resultType": "complete"}));
+        }
+        let took = moment().since(begun);
+        assert!(took > Duration::from_millis(1500), "{took:?}");
     }
 
     /// What a server refused is not promised to clients, and not requested again.

@@ -55,7 +55,7 @@ impl ServerActor {
             details.insert("restart_after_ms".into(), after.into());
         }
         let result = match exit {
-            ServerExit::Clean => Outcome::Success,
+            ServerExit::Clean | ServerExit::SessionEnded(_) => Outcome::Success,
             ServerExit::Failed(_) | ServerExit::Rejected(_) => Outcome::Failure,
         };
         let said = self.of_server(EventType::ServerDisconnected, result, details);

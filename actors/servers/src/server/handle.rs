@@ -94,6 +94,8 @@ pub struct Status {
     pub rejected: Vec<String>,
     /// What agents do not see of it, with the reasons.
     pub left_out: Vec<String>,
+    /// What of it had slips that were mended.
+    pub repaired: Vec<String>,
     /// The trust that the operator gave it.
     pub trust: TrustLevel,
     /// Its command line or URL.
@@ -166,6 +168,7 @@ impl ServerHandle {
             pid: None,
             rejected: Vec::new(),
             left_out: Vec::new(),
+            repaired: Vec::new(),
             trust: TrustLevel::default(),
             runs: Arc::default(),
             declared: Arc::default(),
@@ -434,6 +437,7 @@ impl ServerHandle {
             dropped_notifications,
             rejected: status.rejected,
             left_out: status.left_out,
+            repaired: status.repaired,
             trust_level: self.trust().as_str().to_owned(),
             mgp: link
                 .as_deref()

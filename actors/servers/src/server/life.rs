@@ -275,6 +275,7 @@ impl ServerLife {
                 | End::ByItself
                 | End::Exited(_)
                 | End::Failed(_)
+                | End::SessionEnded(_)
                 | End::Rejected(_)) => {
                     return end;
                 }
@@ -341,6 +342,7 @@ impl ServerLife {
             }
             (
                 end @ (End::Failed(_)
+                | End::SessionEnded(_)
                 | End::Rejected(_)
                 | End::Stopped
                 | End::Exited(_)

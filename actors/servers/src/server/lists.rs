@@ -3,6 +3,7 @@
 mod fetching;
 pub(super) mod missing;
 mod offering;
+pub(super) mod pace;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +16,7 @@ use mgp_protocol::dialect::Era;
 use mgp_protocol::jsonrpc::METHOD_NOT_FOUND;
 use mgp_protocol::mcp::ServerCapabilities;
 use mgp_protocol::refusal::Refusal;
-use mgp_protocol::splice::{member, quoted};
+use mgp_protocol::splice::member;
 use serde_json::value::RawValue;
 
 use crate::link::{Link, List, Wire, code};
@@ -133,7 +134,7 @@ impl Lists {
         let mut all = join_all(asked).await;
         let mut main = all.iter().filter(|whole| whole.kind != ListKind::Templates);
         if let Some(gap) = main.clone().find_map(|whole| whole.gap.as_ref())
-            && main.all(|whole| whole.gap.is_some())
+            && main.all(|whole| whole.gap.is_some() && whole.definitions.is_empty())
         {
             return Err(gap.why.clone());
         }
@@ -280,7 +281,7 @@ impl Whole {
         for _ in 0..MAX_PAGES {
             let params = cursor
                 .as_ref()
-                .map(|c| format!(r#"{{"cursor":{}}}"#, quoted(c)));
+                .map(|cursor| format!(r#"{{"cursor":{cursor}}}"#));
             let page = link.ask(method, params.as_deref()).await;
             let page = page.map_err(|refusal| ListGap::refused(method, &refusal))?;
             let next = self.take(page).map_err(|e| ListGap::of(method, e))?;
@@ -309,20 +310,28 @@ impl Whole {
         ));
         Ok(())
     }
-    /// Reads one page; returns the next cursor. The whole list is as fresh as its least fresh
+
+    /// Reads one page; returns the next cursor as JSON text. The whole list is as fresh as its least fresh
     /// page.
     fn take(&mut self, page: bytes::Bytes) -> Result<Option<String>, String> {
         let page = std::str::from_utf8(&page).map_err(|_| "the answer is not UTF-8".to_owned())?;
         let key = self.kind.member();
         let list = member(page, key).ok_or_else(|| format!("no `{key}` in the answer"))?;
-        let list: Vec<&RawValue> =
-            serde_json::from_str(list).map_err(|e| format!("`{key}` is no list: {e}"))?;
+        let list: Vec<&RawValue> = match list {
+            "null" => {
+                self.notes
+                    .push(format!("`{key}` is null, read as an empty list"));
+                Vec::new()
+            }
+            list => serde_json::from_str(list).map_err(|e| format!("`{key}` is no list: {e}"))?,
+        };
         let items = list.iter().map(|item| Arc::from(item.get()));
         self.definitions.extend(items);
         let fresh = Freshness::read(page);
         self.freshness = Some(self.freshness.map_or(fresh, |before| before.and(fresh)));
-        let next = member(page, "nextCursor").filter(|c| *c != "null");
-        Ok(next.and_then(|c| serde_json::from_str(c).ok()))
+        // As its server wrote it: some count their pages with numbers.
+        let next = member(page, "nextCursor").filter(|cursor| *cursor != "null");
+        Ok(next.map(str::to_owned))
     }
 }
 
@@ -361,7 +370,7 @@ mod tests {
             r#"{"tools":[{"name":"b"}],"ttlMs":4000,"cacheScope":"private"}"#,
         ];
         let next = pages.map(|page| whole.take(Bytes::from_static(page.as_bytes())).unwrap());
-        assert_eq!(next, [Some(String::new()), None]);
+        assert_eq!(next, [Some("\"\"".to_owned()), None]);
         let definitions = [r#"{"name":"a"}"#, r#"{"name":"b"}"#].map(Arc::from);
         assert_eq!(whole.definitions, definitions);
         let (ttl_ms, scope) = (4000, Scope::Private);

@@ -7,6 +7,7 @@ use mgp_engine::timestamps::rfc3339_ms;
 use mgp_protocol::mgp;
 
 use super::life::LifeHandle;
+use super::lists::pace::ListPaces;
 use super::{ServerActor, ServerEvent, ServerMsg, ServerState};
 use crate::levels;
 use mgp_runtime::task;
@@ -76,6 +77,7 @@ impl ServerActor {
         let life = state.life.take();
         state.last_words = life.and_then(|life| life.start.last_words(self.log()));
         state.missing.clear();
+        state.paces = ListPaces::default();
         self.handle.vacate();
         let key = self.handle.key().clone();
         self.events.send(ServerEvent::Disconnected(key));

@@ -1,9 +1,12 @@
-//! Ids of requests to a server or a client that nobody else can guess.
+//! Ids of requests to a server or a client.
 //!
-//! Requests are numbered inside the kernel. A peer reads the number encrypted with a key of its connection:
-//! a permutation, so that no id repeats and each can be decoded without a table. A process that can write
-//! to a server's output cannot answer the call of another client, and an answer meant for an earlier kernel
-//! settles no question of this one.
+//! Requests are numbered inside the kernel. A server reads the number as it is, for many keep ids in 32 bits. Its
+//! connection is its own: what else writes to that output is the server to the kernel, an answer counts only for a
+//! request that is under way there, and a new connection starts with a new table.
+//!
+//! A client reads the number encrypted with a key of its connection, so that nobody can guess it: a permutation, so
+//! that no id repeats and each can be decoded without a table. Its answers come as requests of their own, and one
+//! meant for an earlier kernel settles no question of this one.
 
 use std::fmt;
 
@@ -28,20 +31,30 @@ impl fmt::Display for WireId {
 
 /// The ids of one connection.
 #[derive(Clone)]
-pub struct RequestIds(SipHasher24);
+pub struct RequestIds(Option<SipHasher24>);
 
 impl RequestIds {
     /// Takes 16 bytes of good randomness, new for each connection.
     #[must_use]
     pub fn new(key: [u8; 16]) -> Self {
-        Self(SipHasher24::new_with_key(&key))
+        Self(Some(SipHasher24::new_with_key(&key)))
+    }
+
+    /// The numbers themselves.
+    #[must_use]
+    pub fn counting() -> Self {
+        Self(None)
     }
 
     /// The id that the peer reads for the request of this number. Different numbers below 2^53 have
     /// different ids; a kernel does not count that far.
     #[must_use]
     pub fn shown(&self, number: u64) -> WireId {
-        let halves = (0..ROUNDS).fold(split(number), |halves, round| self.round(halves, round));
+        let Some(key) = &self.0 else {
+            return WireId(number);
+        };
+        let rounds = 0..ROUNDS;
+        let halves = rounds.fold(split(number), |halves, round| mix(key, halves, round));
         WireId(join(halves))
     }
 
@@ -51,19 +64,22 @@ impl RequestIds {
         if said >> BITS != 0 {
             return None;
         }
+        let Some(key) = &self.0 else {
+            return Some(said);
+        };
         let rounds = (0..ROUNDS).rev();
-        Some(join(rounds.fold(split(said), |halves, round| {
-            self.round(halves, round)
-        })))
+        Some(join(
+            rounds.fold(split(said), |halves, round| mix(key, halves, round)),
+        ))
     }
+}
 
-    /// One half, combined with a key-dependent hash of the other. Its own inverse.
-    fn round(&self, (left, right): (u64, u64), round: u64) -> (u64, u64) {
-        let mixed = |half: u64| self.0.hash(&(round << 32 | half).to_le_bytes());
-        match round % 2 {
-            0 => (left ^ (mixed(right) & mask(BITS - RIGHT)), right),
-            _ => (left, right ^ (mixed(left) & mask(RIGHT))),
-        }
+/// One half, combined with a key-dependent hash of the other. Its own inverse.
+fn mix(key: &SipHasher24, (left, right): (u64, u64), round: u64) -> (u64, u64) {
+    let mixed = |half: u64| key.hash(&(round << 32 | half).to_le_bytes());
+    match round % 2 {
+        0 => (left ^ (mixed(right) & mask(BITS - RIGHT)), right),
+        _ => (left, right ^ (mixed(left) & mask(RIGHT))),
     }
 }
 
@@ -107,6 +123,15 @@ mod tests {
         // One high, one low: the ids cover the whole range.
         let high = shown.iter().filter(|id| **id >> 52 == 1).count();
         assert!((4_700..5_300).contains(&high), "{high}");
+    }
+
+    #[test]
+    fn ids_toward_a_server_count() {
+        let ids = RequestIds::counting();
+        for number in [1, 2, 3, 1 << 40] {
+            assert_eq!(ids.shown(number).to_string(), number.to_string());
+            assert_eq!(ids.number(number), Some(number));
+        }
     }
 
     #[test]

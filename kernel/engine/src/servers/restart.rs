@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::clock::MonotonicTime;
 use crate::servers::spec::{RestartPolicy, RestartRules};
+use crate::servers::supervision::pace::StartBudget;
 
 /// How a server stopped.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,6 +14,8 @@ pub enum ServerExit {
     Clean,
     /// With an error, in words.
     Failed(String),
+    /// It ended the session, in words: it is well, and wants a new handshake.
+    SessionEnded(String),
     /// It must not be started again before a person has changed something.
     Rejected(String),
 }
@@ -57,6 +60,10 @@ pub struct Restarts {
     rules: RestartRules,
     /// When each restart was due, oldest first. At most `max_restarts` of them: one more parks the server.
     history: VecDeque<MonotonicTime>,
+    /// It is never parked, as it may be away for any time through no fault of its own.
+    persistent: bool,
+    /// The handshakes after sessions that it ended.
+    sessions: StartBudget,
 }
 
 impl Restarts {
@@ -66,7 +73,16 @@ impl Restarts {
         Self {
             rules,
             history: VecDeque::new(),
+            persistent: false,
+            sessions: StartBudget::default(),
         }
+    }
+
+    /// The same of a server at a URL: where another one is parked, it is tried every `backoff_max`.
+    #[must_use]
+    pub fn persistent(mut self, persistent: bool) -> Self {
+        self.persistent = persistent;
+        self
     }
 
     /// Judges an exit. `asked` is true if the stop was wanted: by an operator, a deregistration, an idle
@@ -75,9 +91,19 @@ impl Restarts {
         if asked || !self.policy_restarts(exit) {
             return RestartVerdict::Stay;
         }
+        if let ServerExit::SessionEnded(_) = exit {
+            let after = self.sessions.take(now, SESSIONS_AT_ONCE, SESSION_GAP);
+            return RestartVerdict::Restart { after, attempt: 1 };
+        }
         self.slide(now);
         let done = self.within_window(now);
         if done >= self.rules.max_restarts {
+            if self.persistent && self.history.pop_front().is_some() {
+                let after = self.rules.backoff_max;
+                self.history.push_back(now + after);
+                let attempt = done.saturating_add(1);
+                return RestartVerdict::Restart { after, attempt };
+            }
             return self.park(exit, now);
         }
         let after = self.backoff(done);
@@ -102,6 +128,8 @@ impl Restarts {
 
     fn policy_restarts(&self, exit: &ServerExit) -> bool {
         match (self.rules.policy, exit) {
+            // Nothing of ours ended: the policy is about what the kernel starts.
+            (_, ServerExit::SessionEnded(_)) => true,
             (RestartPolicy::Never, _)
             | (RestartPolicy::OnFailure, ServerExit::Clean)
             | (_, ServerExit::Rejected(_)) => false,
@@ -135,7 +163,9 @@ impl Restarts {
     fn park(&self, exit: &ServerExit, now: MonotonicTime) -> RestartVerdict {
         let last = match exit {
             ServerExit::Clean => "it ended by itself",
-            ServerExit::Failed(reason) | ServerExit::Rejected(reason) => reason,
+            ServerExit::Failed(reason)
+            | ServerExit::SessionEnded(reason)
+            | ServerExit::Rejected(reason) => reason,
         };
         let RestartRules {
             max_restarts,
@@ -152,6 +182,13 @@ impl Restarts {
     }
 }
 
+/// Handshakes after ended sessions that follow at once, after a quiet time.
+const SESSIONS_AT_ONCE: u32 = 10;
+
+/// Afterwards one in each such interval, unless somebody calls: a server that ends each session as soon as it
+/// has one is asked no more often.
+const SESSION_GAP: Duration = Duration::from_secs(5);
+
 /// How many failing servers may start at once after a quiet time.
 const AT_ONCE: u32 = 8;
 
@@ -162,17 +199,12 @@ const GAP: Duration = Duration::from_millis(500);
 /// The turns of servers that keep failing: a few start at once, then one after the other. A first failure
 /// does not wait.
 #[derive(Clone, Debug, Default)]
-pub struct RestartTurns {
-    /// When the budget of starts is full again.
-    paid: MonotonicTime,
-}
+pub struct RestartTurns(StartBudget);
 
 impl RestartTurns {
     /// Gives a turn; answers when it is, not before `now`.
     pub fn take(&mut self, now: MonotonicTime) -> MonotonicTime {
-        let wait = self.paid.since(now).saturating_sub(GAP * (AT_ONCE - 1));
-        self.paid = self.paid.max(now) + GAP;
-        now + wait
+        now + self.0.take(now, AT_ONCE, GAP)
     }
 }
 
@@ -277,6 +309,53 @@ mod tests {
         let later = *given.last().unwrap() + GAP * AT_ONCE;
         assert!((0..AT_ONCE).all(|_| turns.take(later) == later));
         assert!(turns.take(later) > later);
+    }
+
+    /// A server at a URL is tried every `backoff_max` for ever, where another one would be parked.
+    #[test]
+    fn a_server_at_a_url_is_never_parked() {
+        let mut restarts = with(RestartPolicy::OnFailure).persistent(true);
+        let mut now = at(0);
+        for attempt in 1..200 {
+            let verdict = restarts.exited(&failed(), false, now);
+            let RestartVerdict::Restart { after, .. } = verdict else {
+                panic!("{attempt}: {verdict:?}");
+            };
+            now = now + after;
+            if attempt > 5 {
+                assert_eq!(after, Duration::from_secs(30), "{attempt}");
+            }
+            assert!(restarts.history.len() <= 5);
+        }
+    }
+
+    /// A server that ends its sessions is met anew at once, however often, and counts no restart; one that ends
+    /// them without end is met at a rate.
+    #[test]
+    fn an_ended_session_is_no_crash() {
+        let ended = ServerExit::SessionEnded("its session has ended".into());
+        for policy in [RestartPolicy::Never, RestartPolicy::OnFailure] {
+            let mut restarts = with(policy);
+            let at_once = RestartVerdict::Restart {
+                after: Duration::ZERO,
+                attempt: 1,
+            };
+            for n in 0..SESSIONS_AT_ONCE {
+                let verdict = restarts.exited(&ended, false, at(u64::from(n)));
+                assert_eq!(verdict, at_once);
+            }
+            assert_eq!(restarts.within_window(at(10)), 0);
+            let mut now = at(10);
+            for _ in 0..100 {
+                match restarts.exited(&ended, false, now) {
+                    RestartVerdict::Restart { after, .. } => now = now + after,
+                    other => panic!("{other:?}"),
+                }
+            }
+            assert!(now.since(at(10)) > SESSION_GAP * 99, "{now:?}");
+            let later = now + SESSION_GAP * SESSIONS_AT_ONCE;
+            assert_eq!(restarts.exited(&ended, false, later), at_once);
+        }
     }
 
     #[test]

@@ -2,7 +2,9 @@
 //! operators, changes of the configuration, ends of its lives and the restart rules.
 
 mod endings;
+pub mod pace;
 mod rolling;
+pub mod sessions;
 
 use std::time::Duration;
 
@@ -20,6 +22,9 @@ use self::rolling::Rolling;
 /// Longest step of a process's shutdown while the whole kernel stops: two of them and the time for the last
 /// calls must fit into the two seconds in which the kernel stops.
 const HURRIED: Duration = Duration::from_millis(300);
+
+/// The shortest time from the end of a try to the next one that a call causes.
+const CALLED_AGAIN: Duration = Duration::from_secs(1);
 
 /// An order to end a life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,8 +62,16 @@ pub struct SupervisionRules {
     pub restart: RestartRules,
     /// It is remote, and may be unreachable.
     pub remote: bool,
+    /// It is at a URL, where it may be away for any time: it is never parked, and tried when somebody calls.
+    pub at_url: bool,
     /// Two lives of it may run at once.
     pub rolling: bool,
+}
+
+impl SupervisionRules {
+    fn restarts(&self) -> Restarts {
+        Restarts::new(self.restart).persistent(self.at_url)
+    }
 }
 
 impl From<&ServerSpec> for SupervisionRules {
@@ -67,6 +80,7 @@ impl From<&ServerSpec> for SupervisionRules {
             autostart: spec.autostart,
             restart: spec.restart,
             remote: matches!(spec.reach, Reach::Http { .. } | Reach::Node(_)),
+            at_url: matches!(spec.reach, Reach::Http { .. }),
             rolling: spec.rolling,
         }
     }
@@ -106,6 +120,8 @@ pub enum SupervisionInput {
     Ended(u64, ServerExit, String),
     /// The wait before the next start, after this life, is over.
     RetryDue(u64),
+    /// Somebody calls it and waits.
+    Called,
     /// The time of its turn among the failing servers, which was asked for.
     Turn(MonotonicTime),
 }
@@ -199,6 +215,13 @@ enum StartTurn {
     Given,
 }
 
+/// A start that is to come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct PlannedRetry {
+    ended: MonotonicTime,
+    at: MonotonicTime,
+}
+
 /// The supervision of one server.
 #[derive(Clone, Debug)]
 pub struct Supervision {
@@ -220,6 +243,8 @@ pub struct Supervision {
     start_again: bool,
     turn: StartTurn,
     unreachable: bool,
+    /// While it waits for its next start: when its last life ended, and when that start is.
+    retry: Option<PlannedRetry>,
     /// The value of [`Self::is_due`] published last.
     shown_due: bool,
     /// The time of the event being handled.
@@ -233,7 +258,7 @@ impl Supervision {
         let mut it = Self {
             rules,
             lifecycle: Lifecycle::new(now),
-            restarts: Restarts::new(rules.restart),
+            restarts: rules.restarts(),
             lives: 0,
             current: 0,
             lives_now: false,
@@ -244,6 +269,7 @@ impl Supervision {
             start_again: false,
             turn: StartTurn::Free,
             unreachable: false,
+            retry: None,
             shown_due: false,
             effects: Vec::new(),
         };
@@ -270,6 +296,7 @@ impl Supervision {
             SupervisionInput::OverLimit(life, why) => self.over_limit(life, why, now),
             SupervisionInput::Ended(life, exit, how) => self.ended(life, exit, how, now),
             SupervisionInput::RetryDue(life) => self.retry_due(life, now),
+            SupervisionInput::Called => self.called(now),
             SupervisionInput::Turn(at) => self.turn(at, now),
         }
         std::mem::take(&mut self.effects)
@@ -347,7 +374,7 @@ impl Supervision {
 
     fn reconfigured(&mut self, rules: SupervisionRules, now: MonotonicTime) {
         let before = std::mem::replace(&mut self.rules, rules);
-        self.restarts = Restarts::new(rules.restart);
+        self.restarts = rules.restarts();
         if self.rolls_to(&rules) {
             return self.roll_to(before, now);
         }
@@ -437,6 +464,23 @@ impl Supervision {
         }
     }
 
+    /// A server at a URL is tried at once when somebody calls, but not within [`CALLED_AGAIN`] of the end of the
+    /// last try: callers make no tries faster than that.
+    fn called(&mut self, now: MonotonicTime) {
+        let waits = self.rules.at_url && !self.lives_now && !self.asked_to_stop;
+        let Some(planned) = self
+            .retry
+            .filter(|_| waits && self.turn != StartTurn::Given)
+        else {
+            return;
+        };
+        let at = now.max(planned.ended + CALLED_AGAIN);
+        if at < planned.at {
+            self.retry = Some(PlannedRetry { at, ..planned });
+            self.effects.push(SupervisionEffect::RetryAt(at));
+        }
+    }
+
     fn turn(&mut self, at: MonotonicTime, now: MonotonicTime) {
         match at > now {
             true => self.effects.push(SupervisionEffect::RetryAt(at)),
@@ -458,6 +502,7 @@ impl Supervision {
         self.lives_now = true;
         self.start_again = false;
         self.over_limit = None;
+        self.retry = None;
         self.effects
             .push(SupervisionEffect::StartLife(self.current));
         self.publish(None, now);

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use jsonschema::error::ValidationErrorKind;
 use jsonschema::{Draft, PatternOptions, ValidationError, Validator};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use metered::{Meter, MeteredJson, OverBudget};
 use shape::SchemaShape;
@@ -36,6 +36,9 @@ const KEYWORDS_SIZE: usize = 32;
 const BACKTRACK_MAX: usize = 10_000;
 /// Steps of one check: some seconds on a slow machine at the very worst, and some thousand errors.
 const STEPS_MAX: u64 = 5_000_000;
+
+/// Keywords that hold values, not schemas.
+const DATA: [&str; 5] = ["const", "enum", "default", "example", "examples"];
 
 /// Why a schema was not taken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -166,8 +169,12 @@ impl SchemaCheck {
             return Ok(Self::AnyObject);
         }
         let shape = SchemaShape::survey(schema)?;
-        let validator =
-            build(schema, shape.patterns > 0).map_err(|e| BadSchema::Invalid(told(&e)))?;
+        let validator = build(schema, shape.patterns > 0)
+            .or_else(|error| match without_unreadable_patterns(schema) {
+                Some(rest) if shape.patterns > 0 => build(&rest, true),
+                Some(_) | None => Err(error),
+            })
+            .map_err(|e| BadSchema::Invalid(told(&e)))?;
         let compiled = Compiled {
             validator,
             shape,
@@ -273,6 +280,37 @@ fn build(
         .size_limit(PATTERN_SIZE)
         .dfa_size_limit(PATTERN_SIZE);
     options.with_pattern_options(backtracking).build(schema)
+}
+
+/// The same schema without the patterns that are no regular expressions of ECMA-262 in Unicode mode: other clients read
+/// some of them otherwise, as the widely copied one of e-mail addresses, so their server judges them. `None` where there
+/// are none.
+fn without_unreadable_patterns(schema: &Value) -> Option<Value> {
+    let mut rest = schema.clone();
+    drop_unreadable_patterns(&mut rest).then_some(rest)
+}
+
+fn drop_unreadable_patterns(schema: &mut Value) -> bool {
+    match schema {
+        Value::Object(members) => {
+            let pattern = members.get("pattern").filter(|pattern| pattern.is_string());
+            let readable = |pattern: &Value| build(&json!({ "pattern": pattern }), true).is_ok();
+            let drops = pattern.is_some_and(|pattern| !readable(pattern));
+            if drops {
+                members.remove("pattern");
+            }
+            let inner = members
+                .iter_mut()
+                .filter(|(keyword, _)| !DATA.contains(&keyword.as_str()));
+            inner.fold(drops, |dropped, (_, value)| {
+                drop_unreadable_patterns(value) | dropped
+            })
+        }
+        Value::Array(items) => items.iter_mut().fold(false, |dropped, item| {
+            drop_unreadable_patterns(item) | dropped
+        }),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
+    }
 }
 
 /// Only keywords that constrain nothing beside `"type": "object"`.

@@ -40,7 +40,7 @@ impl Glance {
         let is = |known| are_alike(name, known);
         if name == "id" && whole {
             let value = serde_json::from_slice::<&RawValue>(value).ok();
-            let id = value.and_then(|id| RequestId::from_json(id.get()));
+            let id = value.and_then(|id| RequestId::from_answer(id.get()));
             self.disputed |= self.id.is_some() && self.id != id;
             self.id = id;
         }

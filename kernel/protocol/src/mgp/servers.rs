@@ -177,6 +177,9 @@ pub struct Server {
     /// definitions.
     #[serde(default)]
     pub left_out: Vec<String>,
+    /// What of it had slips that were mended, with what was wrong.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub repaired: Vec<String>,
     /// MGP trust level in force: the operator's, or less where the server itself says less.
     pub trust_level: String,
     /// What of MGP is spoken with it; `None` where that is plain MCP.

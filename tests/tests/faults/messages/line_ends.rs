@@ -87,9 +87,9 @@ async fn no_line_end_of_any_reader_starts_a_request() {
     assert_eq!(waiting.answer_to(&slow).await.text(), "slept");
 }
 
-/// No id can be guessed from another one, and all are exact in a double.
+/// Servers that keep ids in 32 bits, or as doubles, get them back whole: they count from one.
 #[tokio::test]
-async fn ids_toward_a_server_are_scattered_below_2_53() {
+async fn ids_toward_a_server_count_from_one() {
     let kernel = Kernel::start(&server("it", &[], "")).await;
     kernel.connected(&["it"]).await;
     let mut agent = owner(&kernel).await;
@@ -109,12 +109,7 @@ async fn ids_toward_a_server_are_scattered_below_2_53() {
         .collect();
     let different: HashSet<&u64> = ids.iter().collect();
     assert_eq!(different.len(), 50);
-    assert!(
-        ids.iter().all(|id| (1 << 30..1 << 53).contains(id)),
-        "{ids:?}"
-    );
-    let near = |two: &[u64]| two[0].abs_diff(two[1]) < 1 << 20;
-    assert!(!ids.windows(2).any(near), "{ids:?}");
+    assert!(ids.iter().all(|id| (1..1000).contains(id)), "{ids:?}");
     for frame in asked {
         assert_eq!(frame["params"]["_meta"]["progressToken"], frame["id"]);
     }

@@ -148,7 +148,7 @@ impl Link {
         let Ok(progress) = mcp::read::<mcp::Progress<'_>>(Some(params)) else {
             return;
         };
-        let token = RequestId::from_json(progress.progress_token.get());
+        let token = RequestId::from_answer(progress.progress_token.get());
         let Some(id) = token.and_then(|token| self.meant(&token)) else {
             return;
         };

@@ -2,6 +2,7 @@
 
 mod mirrored;
 mod open;
+mod session;
 mod sse_wire;
 mod stream;
 
@@ -11,11 +12,12 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use http::{Method, StatusCode, Uri};
 use http_body::Body as _;
+use mgp_engine::servers::supervision::sessions::{RefusalBody, cannot_have_run, is_in_doubt};
 use mgp_protocol::dialect::Version;
-use mgp_protocol::jsonrpc::{self, Message};
+use mgp_protocol::jsonrpc::{self, Message, RequestId};
 use mgp_protocol::refusal::Refusal;
 use mgp_sync::credit::Credit;
 use mgp_transports::http::body::BodyError;
@@ -27,8 +29,10 @@ use crate::link::{Alongside, Link, MirroredHeaders};
 use crate::login::ServerClient;
 use mgp_callers::exchange::Flag;
 use mgp_runtime::task;
+use mgp_runtime::time::moment;
 
 pub use self::open::{HttpEndpoint, OpenError, Opened};
+use self::session::HttpSessionState;
 pub use self::sse_wire::SseWire;
 
 /// Notifications and answers being sent to one server; more are dropped, as on a broken connection.
@@ -53,6 +57,7 @@ pub struct HttpWire {
     passes: OnceLock<Box<[HeaderName]>>,
     /// The server has accepted a standing GET stream.
     standing: AtomicBool,
+    session: HttpSessionState,
     closed: Flag,
 }
 
@@ -86,6 +91,7 @@ impl HttpWire {
             tells: Credit::new(MAX_TELLS),
             passes: OnceLock::new(),
             standing: AtomicBool::new(false),
+            session: HttpSessionState::default(),
             closed: Flag::default(),
         })
     }
@@ -133,7 +139,7 @@ impl HttpWire {
             .client
             .request(Method::POST, &self.url, headers, Some(frame));
         let response = response.await.map_err(|e| unsent(link, &e))?;
-        let response = self.judge(link, response).await?;
+        let response = self.judge(link, Some(id), response).await?;
         if is(response.headers.get(CONTENT_TYPE), "text/event-stream") {
             return self.follow(link, id, response).await;
         }
@@ -173,33 +179,56 @@ impl HttpWire {
             .await
     }
 
-    /// Interprets an HTTP status; returns the response if it is a success.
-    async fn judge(&self, link: &Arc<Link>, response: Response) -> Result<Response, Refusal> {
+    /// Interprets an HTTP status; returns the response if it is a success. `id` is the request in a session.
+    async fn judge(
+        &self,
+        link: &Arc<Link>,
+        id: Option<u64>,
+        response: Response,
+    ) -> Result<Response, Refusal> {
         let status = response.status;
         if status.is_success() {
             return Ok(response);
         }
-        if status == StatusCode::NOT_FOUND && self.has_session {
-            let why = "its session has ended (HTTP 404)".to_owned();
-            link.breaks(why);
-            return Err(link.untaken("its session has ended"));
+        if let Some(refusal) = self.unauthorized(link, status) {
+            return Err(refusal);
         }
-        Err(self.refused(link, response).await)
+        let refused_at = moment();
+        let hint = self.client.hint(status);
+        let said = SaidBody::read(link, response).await;
+        let body = match said.answers(link, id) {
+            true => RefusalBody::Answer,
+            false => RefusalBody::Other,
+        };
+        let code = status.as_u16();
+        if self.has_session && is_in_doubt(code) && self.has_ended(link, refused_at).await {
+            link.breaks(format!("its session has ended (HTTP {code})"));
+            if cannot_have_run(code, body) {
+                return Err(link.untaken("its session has ended"));
+            }
+        }
+        Err(said.refusal(link, status, hint))
     }
 
     /// The refusal of an error status. Where the server wants a login, the connection is over until a person has
     /// signed in.
     async fn refused(&self, link: &Arc<Link>, response: Response) -> Refusal {
         let status = response.status;
-        if let (StatusCode::UNAUTHORIZED, Some(why)) = (status, self.client.parked()) {
-            link.breaks(why.clone());
-            return link.untaken(&why);
+        if let Some(refusal) = self.unauthorized(link, status) {
+            return refusal;
         }
         let hint = self.client.hint(status);
-        match said(link, response).await {
-            Some(error) => Refusal::Peer(error),
-            None => without_words(link, status, hint),
-        }
+        let said = SaidBody::read(link, response).await;
+        said.refusal(link, status, hint)
+    }
+
+    fn unauthorized(&self, link: &Arc<Link>, status: StatusCode) -> Option<Refusal> {
+        let why = self
+            .client
+            .parked()
+            .filter(|_| status == StatusCode::UNAUTHORIZED)?;
+        link.breaks(why.clone());
+        Some(link.untaken(&why))
     }
 
     /// POSTs a message that has no answer.
@@ -246,7 +275,7 @@ impl HttpWire {
 
     /// Ends the session at the server (MCP-024); a server that does not know DELETE is left alone.
     pub async fn delete(&self) {
-        if self.has_session {
+        if self.has_session && !self.session_is_over() {
             let _ = self
                 .client
                 .request(Method::DELETE, &self.url, self.headers(), None)
@@ -283,18 +312,90 @@ async fn take_json(link: &Arc<Link>, id: u64, response: Response) -> Result<(), 
 /// The error object in the body of an error status. 401 and 403 are answered by what guards the server,
 /// not by the server.
 pub(in crate::link) async fn said(link: &Link, response: Response) -> Option<Box<RawValue>> {
-    let guarded = [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN];
-    if guarded.contains(&response.status) {
-        return None;
+    SaidBody::read(link, response).await.error
+}
+
+/// What came with an error status.
+#[derive(Default)]
+struct SaidBody {
+    id: Option<RequestId>,
+    error: Option<Box<RawValue>>,
+    /// The first line of a text.
+    text: Option<String>,
+    /// `Retry-After`, as sent.
+    retry_after: Option<String>,
+}
+
+impl SaidBody {
+    async fn read(link: &Link, response: Response) -> Self {
+        let guarded = [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN];
+        if guarded.contains(&response.status) {
+            return Self::default();
+        }
+        let retry_after = response.headers.get(RETRY_AFTER);
+        let retry_after = retry_after.and_then(|value| value.to_str().ok());
+        let retry_after = retry_after.map(|value| value.chars().take(40).collect());
+        let is_page = is(response.headers.get(CONTENT_TYPE), "text/html");
+        let body = read_json(response.body, link.limits.max_frame).await;
+        let body = body.unwrap_or_default();
+        match jsonrpc::parse(&body) {
+            Ok(Message::Response {
+                id,
+                outcome: Err(error),
+            }) => Self {
+                id,
+                error: Some(error.to_owned()),
+                text: None,
+                retry_after,
+            },
+            Ok(_) | Err(_) => Self {
+                text: first_line(&body).filter(|_| !is_page),
+                retry_after,
+                ..Self::default()
+            },
+        }
     }
-    let body = read_json(response.body, link.limits.max_frame).await.ok()?;
-    match jsonrpc::parse(&body) {
-        Ok(Message::Response {
-            outcome: Err(error),
-            ..
-        }) => Some(error.to_owned()),
-        Ok(_) | Err(_) => None,
+
+    /// True where it is an error with the id of this request.
+    fn answers(&self, link: &Link, id: Option<u64>) -> bool {
+        let said = self.id.as_ref().and_then(|said| link.meant(said));
+        self.error.is_some() && said.is_some() && said == id
     }
+
+    fn refusal(self, link: &Link, status: StatusCode, hint: Option<String>) -> Refusal {
+        if let Some(error) = self.error {
+            return Refusal::Peer(error);
+        }
+        let text = self.text.map(|text| format!(": {text}"));
+        let said = format!("HTTP {status}{}", text.unwrap_or_default());
+        let server = &link.server;
+        // What these two refuse is not carried out (RFC 9110, section 15.5.14; RFC 6585, section 4).
+        match status {
+            StatusCode::PAYLOAD_TOO_LARGE => Refusal::BadParams(format!(
+                "server {server} takes no request as large as this one ({said})"
+            )),
+            StatusCode::TOO_MANY_REQUESTS => {
+                let after = self
+                    .retry_after
+                    .map(|after| format!("; Retry-After: {after}"));
+                Refusal::Overloaded {
+                    what: format!(
+                        "the number of requests that server {server} takes ({said}{})",
+                        after.unwrap_or_default()
+                    ),
+                }
+            }
+            status => in_words(link, status, &said, hint),
+        }
+    }
+}
+
+/// The first line of a text for people, cut to a length.
+fn first_line(body: &[u8]) -> Option<String> {
+    let text = String::from_utf8_lossy(body.get(..1000).unwrap_or(body));
+    let line = text.lines().map(str::trim).find(|line| !line.is_empty())?;
+    let line: String = line.chars().filter(|c| !c.is_control()).collect();
+    Some(line.chars().take(200).collect())
 }
 
 /// The refusal for a status without an error object. Some statuses are a proxy's word that the server
@@ -304,10 +405,14 @@ pub(in crate::link) fn without_words(
     status: StatusCode,
     hint: Option<String>,
 ) -> Refusal {
+    in_words(link, status, &format!("HTTP {status}"), hint)
+}
+
+fn in_words(link: &Link, status: StatusCode, said: &str, hint: Option<String>) -> Refusal {
     let guarded = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
     let headers = || guarded.then(|| "; check `headers` of this server in mgp.toml".to_owned());
     let hint = hint.or_else(headers).unwrap_or_default();
-    let words = format!("it answered HTTP {status}{hint}");
+    let words = format!("it answered {said}{hint}");
     let gone = [
         StatusCode::BAD_GATEWAY,
         StatusCode::SERVICE_UNAVAILABLE,
@@ -342,7 +447,8 @@ fn broken(link: &Arc<Link>, error: &ClientError) -> Refusal {
 
 pub(in crate::link) fn is(value: Option<&HeaderValue>, kind: &str) -> bool {
     value.and_then(|v| v.to_str().ok()).is_some_and(|v| {
-        v.split(';')
+        // Some write the header twice, which comes as one with a comma.
+        v.split([';', ','])
             .next()
             .unwrap_or("")
             .trim()

@@ -11,6 +11,7 @@ use tokio::sync::watch;
 
 use super::{ServerHandle, Status};
 use crate::link::Link;
+use crate::server::ServerMsg;
 use mgp_callers::exchange::Exchange;
 use mgp_runtime::time::moment;
 
@@ -20,6 +21,9 @@ const LIST_PATIENCE: Duration = Duration::from_secs(3);
 
 /// How long a call waits for a server that is being started.
 const START_PATIENCE: Duration = Duration::from_secs(10);
+
+/// A next try that is nearer than this is waited for.
+const SOON: Duration = Duration::from_secs(1);
 
 /// How long it waits for one of another node: that starts nothing, and is there at once or away.
 const NODE_PATIENCE: Duration = Duration::from_secs(1);
@@ -39,6 +43,7 @@ impl ServerHandle {
             return Err(self.not_ready());
         }
         let _waiter = self.waiter()?;
+        self.wake();
         let mut status = self.status.subscribe();
         let settled = status.wait_for(|status| !comes(status));
         tokio::select! {
@@ -47,6 +52,14 @@ impl ServerHandle {
             _ = settled => self.link.get().ok_or_else(|| self.not_ready()),
             () = exchange.cancelled() => Err(Refusal::Cancelled),
             () = patience(self.status.subscribe(), self.start_patience()) => Err(self.not_ready()),
+        }
+    }
+
+    /// A server at a URL that waits for its next try is tried now.
+    fn wake(&self) {
+        let next = self.status.borrow().next_try;
+        if next.is_some_and(|at| at.since(moment()) > SOON) {
+            let _ = self.tell(ServerMsg::Called);
         }
     }
 

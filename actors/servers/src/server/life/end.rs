@@ -13,6 +13,8 @@ pub(in crate::server) enum End {
     Exited(child::ChildExit),
     /// The server failed, for this reason.
     Failed(String),
+    /// It ended the session, in words: it is well, and wants a new handshake.
+    SessionEnded(String),
     /// The server may not run as it is; a restart would not change that.
     Rejected(String),
     /// No failure: it must be restarted and spoken to in another era from the start.
@@ -20,11 +22,25 @@ pub(in crate::server) enum End {
 }
 
 impl End {
+    /// The same end, of a life whose session its server ended.
+    pub(super) fn of_session(self, is_over: bool) -> Self {
+        match self {
+            Self::Failed(why) if is_over => Self::SessionEnded(why),
+            end @ (Self::Stopped
+            | Self::ByItself
+            | Self::Exited(_)
+            | Self::Failed(_)
+            | Self::SessionEnded(_)
+            | Self::Rejected(_)
+            | Self::Again) => end,
+        }
+    }
+
     pub(super) fn words(&self) -> String {
         match self {
             Self::Stopped => "it was stopped".into(),
             Self::ByItself | Self::Exited(_) => "its process ended".into(),
-            Self::Failed(why) | Self::Rejected(why) => why.clone(),
+            Self::Failed(why) | Self::SessionEnded(why) | Self::Rejected(why) => why.clone(),
             Self::Again => "it is started again".into(),
         }
     }
@@ -34,6 +50,7 @@ impl End {
         match self {
             Self::Stopped => (ServerExit::Clean, "stopped".into()),
             Self::Failed(why) => (ServerExit::Failed(why.clone()), why),
+            Self::SessionEnded(why) => (ServerExit::SessionEnded(why.clone()), why),
             Self::Rejected(why) => (ServerExit::Rejected(why.clone()), why),
             Self::ByItself => (ServerExit::Clean, "its process ended".into()),
             Self::Again => {

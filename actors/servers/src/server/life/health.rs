@@ -99,6 +99,9 @@ async fn ask(link: &Arc<Link>, question: Question) -> Option<PingAnswer> {
             (Question::Lite, _) => Some(PingAnswer::Came(Health::Unhealthy)),
         },
         Some(Err(refusal)) if question == Question::Lite => Some(unlisted(&refusal)),
+        // Over HTTP a ping can be refused before its server reads it: that is no answer of the server's.
+        Some(Err(Refusal::Faulty { .. })) => Some(PingAnswer::Came(Health::Unhealthy)),
+        Some(Err(Refusal::Lost { .. })) if link.transport() != "stdio" => Some(PingAnswer::Missing),
         // Not sent: the server has as many calls as it may have, or is being stopped.
         Some(Err(_)) => Some(PingAnswer::Busy),
         None if !matches!(question, Question::Mgp(_)) && link.in_flight() > 0 => {

@@ -46,7 +46,7 @@ impl ServerLife {
         let end = self.reached(&client, url, headers).await;
         match (end, client.parked()) {
             // Trying again would ask for the same: a person has to sign in.
-            (End::Failed(_), Some(why)) => End::Rejected(why),
+            (End::Failed(_) | End::SessionEnded(_), Some(why)) => End::Rejected(why),
             (end, _) => end,
         }
     }
@@ -239,6 +239,7 @@ impl ServerLife {
             spoken(&link).ok_or_else(|| HandshakeError::Failed("it speaks no MCP".into()))
         };
         let end = Box::pin(self.serve(&link, shake)).await;
+        let end = end.of_session(wire.session_is_over());
         self.lose(&link, &end);
         let _ = tokio::time::timeout(self.spec.limits.stop_grace, wire.delete()).await;
         end
@@ -246,10 +247,11 @@ impl ServerLife {
 
     async fn old_style(&self, wire: Arc<SseWire>, stream: Box<SseEvents>) -> End {
         let link = self.link(Wire::Sse(wire.clone()));
-        let listening = wire.listen(link.clone(), stream);
+        let listening = wire.clone().listen(link.clone(), stream);
         let listening = link.tends("server.stream", listening);
         let shake = async { Ok(handshake::legacy(&link, &self.connector.version).await?) };
         let end = Box::pin(self.serve(&link, shake)).await;
+        let end = end.of_session(wire.session_is_over());
         self.lose(&link, &end);
         listening.abort();
         end

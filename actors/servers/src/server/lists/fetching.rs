@@ -1,9 +1,11 @@
 //! Fetches lists again that a connected server announced as changed, one at a time.
 
+use std::sync::Arc;
+
 use mgp_engine::servers::spec::ServerSpec;
 
 use super::{Fresh, Lists, Watch};
-use crate::link::List;
+use crate::link::{Link, List};
 use crate::server::{ServerActor, ServerMsg, ServerState};
 use mgp_runtime::task;
 
@@ -24,6 +26,15 @@ impl ServerActor {
             *again = true;
             return;
         }
+        if self.waits_for_pace(state, list) {
+            return;
+        }
+        self.fetch_now(state, &link, list);
+    }
+
+    /// Fetches a list over this connection; its turn is taken.
+    pub(super) fn fetch_now(&self, state: &mut ServerState, link: &Arc<Link>, list: List) {
+        let link = link.clone();
         state.fetching.push((list, false));
         let (me, before) = (state.me.clone(), state.offer.clone());
         let watch = self.watch(&state.spec);

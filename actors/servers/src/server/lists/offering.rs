@@ -60,6 +60,8 @@ impl ServerActor {
             state.fetched[*kind as usize] = moment();
         }
         notes.extend(state.left_out());
+        let repaired = state.offer.repaired().take(ODD_MAX);
+        notes.extend(repaired.map(|slip| format!("repaired: {slip}")));
         notes.extend(state.offer.odd().take(ODD_MAX));
         notes.extend(refused);
         let new = notes.iter().filter(|note| !state.notes.contains(note));

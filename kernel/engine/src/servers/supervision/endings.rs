@@ -1,6 +1,6 @@
 //! The ends of lives: by themselves, on request, or for using too much.
 
-use super::{StartTurn, StopOrder, Supervision, SupervisionEffect};
+use super::{PlannedRetry, StartTurn, StopOrder, Supervision, SupervisionEffect};
 use crate::clock::MonotonicTime;
 use crate::servers::lifecycle::{LifecycleEvent, LifecycleState, TransitionReason};
 use crate::servers::restart::{RestartVerdict, ServerExit};
@@ -44,6 +44,14 @@ impl Supervision {
         let (exit, how) = match self.over_limit.take() {
             Some(why) if !self.asked_to_stop => (ServerExit::Failed(why.clone()), why),
             Some(_) | None => (exit, how),
+        };
+        let exit = match exit {
+            // One that was never in use says nothing good of its server.
+            ServerExit::SessionEnded(why) if !self.took_calls() => ServerExit::Failed(why),
+            exit @ (ServerExit::Clean
+            | ServerExit::Failed(_)
+            | ServerExit::SessionEnded(_)
+            | ServerExit::Rejected(_)) => exit,
         };
         if !self.asked_to_stop && self.promotes(&exit, &how, now) {
             return;
@@ -105,7 +113,9 @@ impl Supervision {
                 self.advance_to_end(&exit, how.clone(), now);
                 self.advance(LifecycleEvent::TryAgain, now);
                 self.publish(Some(how), now);
-                self.effects.push(SupervisionEffect::RetryAt(now + after));
+                let at = now + after;
+                self.retry = Some(PlannedRetry { ended: now, at });
+                self.effects.push(SupervisionEffect::RetryAt(at));
             }
             RestartVerdict::Stay => {
                 self.advance_to_end(&exit, how.clone(), now);
@@ -131,7 +141,7 @@ impl Supervision {
                 self.advance(LifecycleEvent::StopRequested(why), now);
                 self.advance(LifecycleEvent::Drained, now);
             }
-            ServerExit::Failed(_) | ServerExit::Rejected(_) => {
+            ServerExit::Failed(_) | ServerExit::SessionEnded(_) | ServerExit::Rejected(_) => {
                 self.advance(LifecycleEvent::Failed(how), now);
             }
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{StopOrder, Supervision, SupervisionEffect, SupervisionRules};
 use crate::clock::MonotonicTime;
 use crate::servers::lifecycle::{LifecycleEvent, LifecycleState, TransitionReason};
-use crate::servers::restart::{Restarts, ServerExit};
+use crate::servers::restart::ServerExit;
 
 /// How long the calls of a life that was replaced may take: nobody waits for its end.
 const LEAVING: Duration = Duration::from_secs(600);
@@ -154,7 +154,7 @@ impl Supervision {
     fn roll_failed(&mut self, why: &str, now: MonotonicTime) {
         if let Some(before) = self.rolling.before.take() {
             self.rules = before;
-            self.restarts = Restarts::new(before.restart);
+            self.restarts = before.restarts();
         }
         self.effects
             .push(SupervisionEffect::RollFailed(why.to_owned()));

@@ -48,6 +48,7 @@ fn rules(autostart: bool, policy: RestartPolicy) -> SupervisionRules {
             backoff_max: Duration::from_millis(1),
         },
         remote: false,
+        at_url: false,
         rolling: false,
     }
 }
@@ -163,7 +164,7 @@ impl Model {
 
     fn restarts(&self, exit: &ServerExit) -> bool {
         match exit {
-            ServerExit::Failed(_) => true,
+            ServerExit::Failed(_) | ServerExit::SessionEnded(_) => true,
             ServerExit::Clean => self.policy == RestartPolicy::Always,
             ServerExit::Rejected(_) => false,
         }

@@ -1,6 +1,7 @@
 //! Definitions as servers wrote them.
 
 mod fields;
+mod mended;
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -13,6 +14,7 @@ use mgp_protocol::splice::{member, quoted};
 
 pub(super) use self::fields::PromptArgument;
 use self::fields::{Fields, OwnMember, place};
+pub(super) use self::mended::mended;
 use super::replica_group::CatalogReplica;
 use super::{CatalogView, ListKind};
 use crate::policy::requirements::{CallRequirements, RequirementTerms};
@@ -50,6 +52,9 @@ pub enum BadItem {
     /// A member that is to be an array is something else (CMCP-049).
     #[error("\"{0}\" is no array")]
     NotAnArray(&'static str),
+    /// A member that MCP gives another form.
+    #[error("\"{0}\" is not {1}")]
+    WrongForm(&'static str, &'static str),
     /// Something else than what a prompt takes.
     #[error("each of \"arguments\" must be an object with a string \"name\": {0}")]
     Arguments(String),
@@ -102,8 +107,10 @@ pub struct CatalogTool {
     pub requirements: Arc<CallRequirements>,
     /// What it is one of; `None` for one that stands alone, as nearly all do.
     pub replica: Option<Arc<CatalogReplica>>,
-    /// The definition as the server sent it.
+    /// The definition as the server sent it, without the slips that were mended.
     pub raw: Arc<str>,
+    /// The definition as the server sent it, where that is another one.
+    sent: Option<Arc<str>>,
     /// The definition as agents are shown it, where the operator says that it is another one.
     presented: Option<Arc<str>>,
     /// Where its name stands in what agents are shown.
@@ -162,6 +169,10 @@ pub(super) trait Definition: Sized {
     const KIND: ListKind;
     /// Reads a definition that is a single line.
     fn read(reader: &mut ItemReader<'_>, raw: &Arc<str>) -> Result<Self, BadItem>;
+    /// The same with the definition as the server sent it, where that is another one.
+    fn sent_as(item: Arc<Self>, _sent: Option<&Arc<str>>) -> Arc<Self> {
+        item
+    }
     /// Takes over what it has in common with another one of its list.
     fn share(&mut self, _with: &Self) {}
     /// Its server.
@@ -207,6 +218,12 @@ impl CatalogTool {
             CatalogView::All | CatalogView::Set(_) => &self.shown,
             CatalogView::One(_) => &self.called,
         }
+    }
+
+    /// The definition as the server sent it: what it is pinned by.
+    #[must_use]
+    pub fn sent(&self) -> &Arc<str> {
+        self.sent.as_ref().unwrap_or(&self.raw)
     }
 
     /// The definition as agents are shown it.
@@ -264,6 +281,7 @@ impl Definition for CatalogTool {
             own_name_json: header.own_name_json,
             canonical: header.canonical,
             shown: header.shown,
+            sent: None,
             presented: None,
             input: input.map_err(BadItem::InputSchema)?,
             output: output.transpose().map_err(BadItem::OutputSchema)?,
@@ -278,6 +296,16 @@ impl Definition for CatalogTool {
             raw: Arc::clone(raw),
             name_at: header.name_at,
         })
+    }
+
+    fn sent_as(item: Arc<Self>, sent: Option<&Arc<str>>) -> Arc<Self> {
+        match item.sent.as_ref() == sent {
+            true => item,
+            false => Arc::new(Self {
+                sent: sent.cloned(),
+                ..Self::clone(&item)
+            }),
+        }
     }
 
     fn share(&mut self, with: &Self) {

@@ -9,6 +9,7 @@ use mgp_protocol::ids::ServerId;
 use super::ListKind;
 use super::item::{
     BadItem, CatalogPrompt, CatalogResource, CatalogTool, Definition, ItemReader, ResourceTemplate,
+    mended,
 };
 use crate::policy::requirements::RequirementTerms;
 use crate::servers::replica_mark::ReplicaMark;
@@ -292,11 +293,24 @@ impl ServerOffer {
     }
 }
 
+impl ServerOffer {
+    /// What had slips, and was mended: at most 100 of each list.
+    pub fn repaired(&self) -> impl Iterator<Item = &String> {
+        let tools = self.tools.repaired.iter();
+        let prompts = self.prompts.repaired.iter();
+        let resources = self.resources.repaired.iter();
+        let templates = self.templates.repaired.iter();
+        tools.chain(prompts).chain(resources).chain(templates)
+    }
+}
+
 /// One list of one server.
 #[derive(Debug)]
 pub(super) struct OfferedList<D> {
     pub(super) items: Arc<[Arc<D>]>,
     rejected: Arc<Rejections>,
+    /// What was mended, in words: as many as of what was refused.
+    repaired: Arc<[String]>,
     /// What the server said about it, when it said anything.
     freshness: Option<Freshness>,
 }
@@ -319,6 +333,7 @@ impl<D> Clone for OfferedList<D> {
         Self {
             items: Arc::clone(&self.items),
             rejected: Arc::clone(&self.rejected),
+            repaired: Arc::clone(&self.repaired),
             freshness: self.freshness,
         }
     }
@@ -329,6 +344,7 @@ impl<D> Default for OfferedList<D> {
         Self {
             items: Arc::new([]),
             rejected: Arc::default(),
+            repaired: Arc::default(),
             freshness: None,
         }
     }
@@ -359,6 +375,7 @@ impl<D: Definition> OfferedList<D> {
             bytes: 0,
             items: Vec::new(),
             rejected: Rejections::default(),
+            repaired: Vec::new(),
         };
         for definition in definitions {
             reader.take(definition.clone().into());
@@ -366,6 +383,7 @@ impl<D: Definition> OfferedList<D> {
         Self {
             items: reader.items.into(),
             rejected: Arc::new(reader.rejected),
+            repaired: reader.repaired.into(),
             freshness: None,
         }
     }
@@ -380,6 +398,7 @@ struct OfferReader<'a, D> {
     bytes: usize,
     items: Vec<Arc<D>>,
     rejected: Rejections,
+    repaired: Vec<String>,
 }
 
 impl<D: Definition> OfferReader<'_, D> {
@@ -389,10 +408,21 @@ impl<D: Definition> OfferReader<'_, D> {
             true => definition.replace(['\n', '\r'], " ").into(),
             false => definition,
         };
-        match self.read(&line) {
+        let mended = match mended(D::KIND, &line) {
+            Ok(mended) => mended,
+            Err(reason) => return self.reject(&line, reason),
+        };
+        let text = mended.as_ref().map(|mended| Arc::from(&*mended.text));
+        match self.read(text.as_ref().unwrap_or(&line)) {
             Ok(item) => {
                 self.bytes += line.len();
-                self.items.push(item);
+                let sent = mended.is_some().then_some(&line);
+                self.items.push(D::sent_as(item, sent));
+                if let Some(mended) = mended.filter(|_| self.repaired.len() < REJECTED_MAX) {
+                    let item = label(&line);
+                    self.repaired
+                        .push(format!("{} {item}: {}", D::KIND.noun(), mended.slips));
+                }
             }
             Err(reason) => self.reject(&line, reason),
         }

@@ -60,13 +60,17 @@ pub(in crate::cli::commands) fn why(server: &Server, most: usize) -> Option<Stri
     if let Some(rolling) = &server.rolling {
         return Some(one_line(rolling, most));
     }
-    let Some((first, more)) = server.left_out.split_first() else {
+    let (word, list) = match server.left_out.is_empty() {
+        false => ("left out", &server.left_out),
+        true => ("repaired", &server.repaired),
+    };
+    let Some((first, more)) = list.split_first() else {
         return instances(server).map(|whose| one_line(&whose, most));
     };
     let first = one_line(first, most);
     Some(match more.len() {
-        0 => format!("left out: {first}"),
-        more => format!("left out: {first} (and {more} more)"),
+        0 => format!("{word}: {first}"),
+        more => format!("{word}: {first} (and {more} more)"),
     })
 }
 

@@ -17,6 +17,7 @@ use mgp_transports::http::client::{
 
 use super::{HttpWire, SESSION, SseWire, VERSION, is, mirrored};
 use crate::link::MirroredHeaders;
+use crate::link::inbound::without_mark;
 use crate::login::ServerClient;
 
 /// How long a server may take to name its endpoint on an SSE stream.
@@ -213,7 +214,7 @@ fn refused(url: &str, status: StatusCode) -> OpenError {
 /// The answer to `initialize`, as JSON or as an event.
 async fn first_answer(url: &str, response: Response, limit: usize) -> Result<Bytes, OpenError> {
     if is(response.headers.get(CONTENT_TYPE), "application/json") {
-        return Ok(read_json(response.body, limit).await?);
+        return Ok(without_mark(read_json(response.body, limit).await?));
     }
     if !is(response.headers.get(CONTENT_TYPE), "text/event-stream") {
         return Err(OpenError::NotMcp {

@@ -5,15 +5,20 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use http::{Method, Uri};
+use mgp_engine::clock::MonotonicTime;
+use mgp_engine::servers::supervision::sessions::is_in_doubt;
+use mgp_protocol::mcp::{Method as _, Ping};
 use mgp_protocol::refusal::Refusal;
 use mgp_sync::credit::Credit;
 use mgp_transports::http::client::{EventsError, SseEvents};
 
+use super::session::{HttpSessionState, refuses};
 use super::{MAX_TELLS, parted, without_words};
 use crate::link::Link;
 use crate::login::ServerClient;
 use mgp_callers::exchange::Flag;
 use mgp_runtime::task;
+use mgp_runtime::time::moment;
 
 /// A server of that transport.
 #[derive(Debug)]
@@ -22,6 +27,7 @@ pub struct SseWire {
     endpoint: Uri,
     headers: HeaderMap,
     tells: Arc<Credit>,
+    session: HttpSessionState,
     closed: Flag,
 }
 
@@ -35,6 +41,7 @@ impl SseWire {
             endpoint,
             headers,
             tells: Credit::new(MAX_TELLS),
+            session: HttpSessionState::default(),
             closed: Flag::default(),
         })
     }
@@ -54,13 +61,29 @@ impl SseWire {
             )
             .await
             .map_err(|e| link.lost(&e.to_string()))?;
-        match answer.status.is_success() {
-            true => Ok(()),
-            false => {
-                let hint = self.client.hint(answer.status);
-                Err(without_words(link, answer.status, hint))
-            }
+        let status = answer.status;
+        if status.is_success() {
+            return Ok(());
         }
+        let refused_at = moment();
+        if is_in_doubt(status.as_u16()) && self.has_ended(refused_at).await {
+            link.breaks(format!("its session has ended (HTTP {})", status.as_u16()));
+            return Err(link.untaken("its session has ended"));
+        }
+        Err(without_words(link, status, self.client.hint(status)))
+    }
+
+    /// Whether the server, which refused a message, refuses any.
+    async fn has_ended(&self, refused_at: MonotonicTime) -> bool {
+        let (client, endpoint) = (&self.client, &self.endpoint);
+        let refuses = refuses(client, endpoint, self.headers.clone(), Ping::METHOD);
+        self.session.has_ended(refused_at, refuses).await
+    }
+
+    /// True once the server is known to have ended the session: with its stream, or by refusing messages.
+    #[must_use]
+    pub fn session_is_over(&self) -> bool {
+        self.session.is_over()
     }
 
     pub(in crate::link) fn tell(self: &Arc<Self>, link: &Arc<Link>, frame: Bytes) {
@@ -99,7 +122,10 @@ impl SseWire {
             }
         };
         tokio::select! {
-            why = read => link.breaks(why),
+            why = read => {
+                self.session.set_over();
+                link.breaks(why);
+            }
             () = self.closed.raised() => {}
         }
     }

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
 use http::{Method, StatusCode};
+use mgp_engine::servers::supervision::pace::ReopenPace;
+use mgp_engine::servers::supervision::sessions::is_in_doubt;
 use mgp_protocol::refusal::Refusal;
 use mgp_transports::http::body::BodyError;
 use mgp_transports::http::client::{ClientError, EventsError, Response, SseEvents, events};
@@ -13,6 +15,7 @@ use mgp_transports::sse::SseEvent;
 
 use super::{HttpWire, LAST_EVENT, broken, is};
 use crate::link::Link;
+use mgp_runtime::time::moment;
 
 /// Attempts to get the rest of a broken stream before the call counts as lost.
 const MAX_RESUMES: u32 = 10;
@@ -22,6 +25,16 @@ const AFTER_CLOSE: Duration = Duration::from_millis(50);
 const AFTER_ERROR: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 /// A server cannot make us wait longer than this with `retry:`.
 const MAX_RETRY: Duration = Duration::from_secs(30);
+
+/// How a try to read the standing stream went on.
+enum StandingStream {
+    /// It was open for so long, and ended in good order.
+    Ended(Duration),
+    /// It broke, or the server could not be asked.
+    Failed,
+    /// The server has none, or not now.
+    Refused(StatusCode),
+}
 
 /// The position in a stream.
 #[derive(Debug, Default)]
@@ -68,11 +81,11 @@ impl HttpWire {
                 return Err(link.lost(&why));
             }
             link.paused(id);
-            tokio::time::sleep(place.retry.unwrap_or(AFTER_CLOSE)).await;
+            tokio::time::sleep(place.retry.unwrap_or(AFTER_CLOSE).max(AFTER_CLOSE)).await;
             resumes += 1;
             let response = self.get(&place).await.map_err(|e| broken(link, &e))?;
             // The server accepted the request itself, so it must not be sent again.
-            let judged = self.judge(link, response).await;
+            let judged = self.judge(link, None, response).await;
             let response = judged.map_err(|e| link.lost(&e.to_string()))?;
             stream = events(response.body, link.limits.max_frame);
         }
@@ -148,33 +161,50 @@ impl HttpWire {
 
     async fn listen_on(&self, link: &Arc<Link>) {
         let mut place = StreamPosition::default();
-        let mut wait = AFTER_ERROR.0;
+        let (mut wait, mut pace, mut was_open) = (AFTER_ERROR.0, ReopenPace::default(), false);
         loop {
-            match self.get(&place).await {
-                Ok(response) if is_stream(&response) => {
-                    wait = AFTER_ERROR.0;
-                    let mut stream = events(response.body, link.limits.max_frame);
-                    self.standing.store(true, Ordering::Relaxed);
-                    let ended = self.drain(link, None, &mut stream, &mut place).await;
-                    self.standing.store(false, Ordering::Relaxed);
-                    if ended.is_ok() {
-                        tokio::time::sleep(place.retry.unwrap_or(AFTER_CLOSE)).await;
-                        continue;
+            match self.standing(link, &mut place).await {
+                StandingStream::Ended(lasted) => {
+                    (wait, was_open) = (AFTER_ERROR.0, true);
+                    tokio::time::sleep(pace.wait(lasted, place.retry)).await;
+                    continue;
+                }
+                StandingStream::Failed => {}
+                StandingStream::Refused(status) => {
+                    let doubt = is_in_doubt(status.as_u16());
+                    if self.has_session && doubt && self.has_ended(link, moment()).await {
+                        let why = format!("its session has ended (HTTP {})", status.as_u16());
+                        return link.breaks(why);
+                    }
+                    // A server that had one may have one again.
+                    if !was_open {
+                        return;
                     }
                 }
-                Ok(response) if response.status == StatusCode::NOT_FOUND && self.has_session => {
-                    let why = "its session has ended (HTTP 404)".to_owned();
-                    return link.breaks(why);
-                }
-                Ok(response)
-                    if response.status.is_client_error() || response.status.is_success() =>
-                {
-                    return;
-                }
-                Ok(_) | Err(_) => {}
             }
             tokio::time::sleep(wait).await;
             wait = (wait * 2).min(AFTER_ERROR.1);
+        }
+    }
+
+    /// Opens the standing stream, and reads it to its end.
+    async fn standing(&self, link: &Arc<Link>, place: &mut StreamPosition) -> StandingStream {
+        match self.get(place).await {
+            Ok(response) if is_stream(&response) => {
+                let opened = moment();
+                let mut stream = events(response.body, link.limits.max_frame);
+                self.standing.store(true, Ordering::Relaxed);
+                let ended = self.drain(link, None, &mut stream, place).await;
+                self.standing.store(false, Ordering::Relaxed);
+                match ended {
+                    Ok(()) => StandingStream::Ended(moment().since(opened)),
+                    Err(_) => StandingStream::Failed,
+                }
+            }
+            Ok(response) if response.status.is_client_error() || response.status.is_success() => {
+                StandingStream::Refused(response.status)
+            }
+            Ok(_) | Err(_) => StandingStream::Failed,
         }
     }
 }

@@ -18,6 +18,7 @@ const RULES: SupervisionRules = SupervisionRules {
         backoff_max: Duration::from_millis(1),
     },
     remote: false,
+    at_url: false,
     rolling: true,
 };
 

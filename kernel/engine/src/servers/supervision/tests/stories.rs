@@ -214,3 +214,55 @@ fn a_server_over_its_limit_is_drained_and_counts_as_failed() {
     ];
     assert_eq!(told(&it.handle(ended, MonotonicTime::START)), expected);
 }
+
+/// A server at a URL is tried when somebody calls, at most once a second; what the kernel starts waits for its time.
+#[test]
+fn a_call_brings_the_next_try_of_a_server_at_a_url_forward() {
+    for at_url in [true, false] {
+        let rules = SupervisionRules {
+            at_url,
+            restart: RestartRules {
+                backoff_base: Duration::from_secs(30),
+                backoff_max: Duration::from_secs(30),
+                ..rules(true, RestartPolicy::OnFailure).restart
+            },
+            ..rules(true, RestartPolicy::OnFailure)
+        };
+        let at = |secs| MonotonicTime::START + Duration::from_secs(secs);
+        let mut it = Supervision::new(rules, at(0));
+        it.handle(SupervisionInput::Start { by_operator: false }, at(0));
+        let failed = ServerExit::Failed("connection refused".into());
+        let ended = SupervisionInput::Ended(1, failed, "connection refused".into());
+        assert!(
+            it.handle(ended, at(10))
+                .contains(&SupervisionEffect::RetryAt(at(40)))
+        );
+        let soon = it.handle(SupervisionInput::Called, at(10));
+        let forward = [SupervisionEffect::RetryAt(at(11))];
+        assert_eq!(soon, forward[..usize::from(at_url)]);
+        // A second one finds that try to come.
+        assert_eq!(it.handle(SupervisionInput::Called, at(10)), []);
+    }
+}
+
+/// A session that ends while it is in use is met anew at once, and no server is unreachable for it; one that was
+/// never in use is a failed start.
+#[test]
+fn only_a_session_in_use_ends_without_a_failure() {
+    let ended = |life| {
+        let why = "its session has ended".to_owned();
+        SupervisionInput::Ended(life, ServerExit::SessionEnded(why.clone()), why)
+    };
+    let now = MonotonicTime::START;
+    let mut it = begun_under(RestartPolicy::Never);
+    let effects = it.handle(ended(1), now);
+    assert_eq!(effects.last(), Some(&SupervisionEffect::RetryAt(now)));
+    assert_eq!(it.status(None, now).restarts, 0);
+    it.handle(SupervisionInput::RetryDue(1), now);
+    let effects = it.handle(ended(2), now);
+    assert!(
+        !effects.contains(&SupervisionEffect::RetryAt(now)),
+        "{effects:?}"
+    );
+    assert_eq!(it.status(None, now).state, LifecycleState::Error);
+}

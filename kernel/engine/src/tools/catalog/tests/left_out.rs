@@ -31,11 +31,6 @@ fn what_lacks_a_required_member_is_left_out_by_name() {
             r#"tool t: "icons" is no array"#,
         ),
         (
-            tools,
-            r#"{"name":"t","inputSchema":{"type":"object"},"icons":null}"#,
-            r#""icons" is no array"#,
-        ),
-        (
             prompts,
             r#"{"name":"p","icons":"x"}"#,
             r#"prompt p: "icons" is no array"#,

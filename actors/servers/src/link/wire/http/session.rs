@@ -1,0 +1,112 @@
+//! Finds out whether a session is over: a refusal alone does not say so, and each new handshake is lost work.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::HeaderMap;
+use http::{Method, StatusCode, Uri};
+use mgp_engine::clock::MonotonicTime;
+use mgp_engine::servers::supervision::sessions::is_in_doubt;
+use mgp_protocol::dialect::Era;
+use mgp_protocol::jsonrpc;
+use mgp_protocol::mcp::{Method as _, Ping};
+use tokio::sync::Mutex;
+
+use super::HttpWire;
+use crate::link::Link;
+use crate::login::ServerClient;
+use mgp_runtime::time::moment;
+
+/// How long the server may take to say so. After that the session is not known to be over.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The id of the kernel's own requests that are not calls: those count from 1.
+pub(in crate::link) const OWN_ID: u64 = 0;
+
+/// What is known of the session of one connection.
+#[derive(Debug, Default)]
+pub(super) struct HttpSessionState {
+    over: AtomicBool,
+    /// When the last question began whose answer was that the session is in force. Refusals that come together are
+    /// cleared up by one question.
+    in_force: Mutex<Option<MonotonicTime>>,
+}
+
+impl HttpSessionState {
+    pub(super) fn is_over(&self) -> bool {
+        self.over.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_over(&self) {
+        self.over.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the session is over, judged by a question that was asked after `refused_at`; `refuses` asks.
+    pub(super) async fn has_ended(
+        &self,
+        refused_at: MonotonicTime,
+        refuses: impl Future<Output = bool>,
+    ) -> bool {
+        let mut in_force = self.in_force.lock().await;
+        if self.is_over() || in_force.is_some_and(|asked| asked >= refused_at) {
+            return self.is_over();
+        }
+        let asked = moment();
+        match refuses.await {
+            true => self.set_over(),
+            false => *in_force = Some(asked),
+        }
+        self.is_over()
+    }
+}
+
+impl HttpWire {
+    /// True once the server is known to have ended the session.
+    #[must_use]
+    pub fn session_is_over(&self) -> bool {
+        self.session.is_over()
+    }
+
+    /// Whether the server, which refused a request, refuses the whole session: a ping, and a list that it declares,
+    /// where it may know no ping.
+    pub(super) async fn has_ended(&self, link: &Link, refused_at: MonotonicTime) -> bool {
+        let refuses = async {
+            for method in std::iter::once(Ping::METHOD).chain(declared_list(link)) {
+                let headers = self.headers();
+                if !refuses(&self.client, &self.url, headers, method).await {
+                    return false;
+                }
+            }
+            true
+        };
+        self.session.has_ended(refused_at, refuses).await
+    }
+}
+
+/// A list that the server declares.
+fn declared_list(link: &Link) -> Option<&'static str> {
+    let can = link.peer_in(Era::Legacy)?.capabilities;
+    match () {
+        () if can.tools => Some("tools/list"),
+        () if can.prompts => Some("prompts/list"),
+        () if can.resources => Some("resources/list"),
+        () => None,
+    }
+}
+
+/// Whether the server refuses this request as that of an unknown session. No answer says nothing.
+pub(super) async fn refuses(
+    client: &ServerClient,
+    url: &Uri,
+    headers: HeaderMap,
+    method: &str,
+) -> bool {
+    let frame = Bytes::from(jsonrpc::request(&OWN_ID.to_string(), method, None));
+    let asked = client.request(Method::POST, url, headers, Some(frame));
+    let status: Option<StatusCode> = match tokio::time::timeout(PATIENCE, asked).await {
+        Ok(Ok(response)) => Some(response.status),
+        Ok(Err(_)) | Err(_) => None,
+    };
+    status.is_some_and(|status| is_in_doubt(status.as_u16()))
+}
