@@ -443,6 +443,7 @@ impl ServerHandle {
             instances: self.instances(look),
             replicas: Vec::new(),
             login: None,
+            unpinned: false,
         }
     }
 
