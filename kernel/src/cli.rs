@@ -66,7 +66,7 @@ fn tell(failure: &Failure, json: bool) {
         (failure, true) => report(failure.to_json()),
         (failure, false) => {
             // What failed may be told in the words of others.
-            let told = words::indented(&failure.to_string(), "     ");
+            let told = words::indented(&failure.to_string(), "     | ");
             report(format_args!("mgp: {told}"));
         }
     }

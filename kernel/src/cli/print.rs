@@ -28,11 +28,11 @@ pub(super) fn say(text: impl std::fmt::Display) -> Result<(), Failure> {
     }
 }
 
-/// Prints a text of others on stdout. Beside what this program says on a terminal its lines are indented; in a pipe it
+/// Prints a text of others on stdout. Beside what this program says on a terminal its lines are marked; in a pipe it
 /// stands alone, and stays what it is.
 pub(super) fn say_theirs(text: &str) -> Result<(), Failure> {
     match io::stdout().is_terminal() {
-        true => say(indented(text, "  ")),
+        true => say(indented(text, "  | ")),
         false => say(text),
     }
 }

@@ -83,7 +83,7 @@ fn get(context: &CliContext, typed: &GetPrompt) -> Result<(), Failure> {
         for message in result["messages"].as_array().into_iter().flatten() {
             let role = message["role"].as_str().unwrap_or("?");
             let said = content::one(&message["content"], &saver)?;
-            let said = indented(&said, "  ");
+            let said = indented(&said, "  | ");
             say(format_args!("{}: {said}", one_line(role, 20)))?;
         }
         Ok(())

@@ -137,7 +137,7 @@ fn show(context: &CliContext, call: &Call, answer: &RawValue) -> Result<(), Fail
     match (context.json, failed) {
         (true, _) => say(answer.get())?,
         (false, false) => say_theirs(&render(&result, &saver)?)?,
-        (false, true) => report(indented(&render(&result, &saver)?, "  ")),
+        (false, true) => report(indented(&render(&result, &saver)?, "  | ")),
     }
     match failed {
         true => Err(Failure::ToolError),
