@@ -64,6 +64,10 @@ fn tell(failure: &Failure, json: bool) {
     match (failure, json) {
         (Failure::NobodyReads, _) => {}
         (failure, true) => report(failure.to_json()),
-        (failure, false) => report(format_args!("mgp: {}", words::plain(&failure.to_string()))),
+        (failure, false) => {
+            // What failed may be told in the words of others.
+            let told = words::indented(&failure.to_string(), "     | ");
+            report(format_args!("mgp: {told}"));
+        }
     }
 }

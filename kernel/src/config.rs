@@ -260,7 +260,8 @@ pub fn judge(text: &str, path: &Path, id: &str) -> Option<Problem> {
     its_own.next().map(|b| b.problem).or_else(fatal)
 }
 
-/// Everything that would be wrong if `path` held `text`, wherever its variables come from.
+/// Everything that would be wrong if `path` held `text`, wherever its variables come from. Nothing it refers to is
+/// opened.
 #[must_use]
 pub fn problems(text: &str, path: &Path) -> Vec<Problem> {
     read_alone(text, path).problems
@@ -269,8 +270,7 @@ pub fn problems(text: &str, path: &Path) -> Vec<Problem> {
 type ServerResults = Vec<Result<ServerSpec, BrokenServer>>;
 
 fn read_alone(text: &str, path: &Path) -> ReadFile {
-    let env = |_: &str| Some("https://set".to_owned());
-    file::read(text, path, &env, &mut KernelConfig::default())
+    file::read(text, path, &reading::Unread, &mut KernelConfig::default())
 }
 
 fn id_of(entry: &Result<ServerSpec, BrokenServer>) -> Option<&ServerId> {

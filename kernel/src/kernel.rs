@@ -48,7 +48,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 use crate::cluster::CallsAtEnd;
 use crate::config::LogFormat;
 use crate::config::named_secrets::NamedSecrets;
-use crate::health::telemetry::logs::{JsonLines, ToldLines};
+use crate::health::telemetry::logs::{JsonLines, ToldLines, plain_fields};
 use crate::renewed_key::RenewedKey;
 use crate::{cluster, source};
 pub use options::{OpenDoors, OpenHttpDoor, UpOptions};
@@ -170,6 +170,7 @@ fn log_to_stderr(options: &UpOptions) {
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none())
         .with_target(false)
+        .fmt_fields(plain_fields())
         // It would panic on what it says of a stderr that cannot be written.
         .log_internal_errors(false);
     let (lines, json) = match options.loaded.kernel.log.format {

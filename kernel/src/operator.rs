@@ -282,8 +282,10 @@ impl Operator {
         let mut servers = self.reports(&look);
         let registrations = self.registrar.registrations.lock().await;
         for server in &mut servers {
-            let record = registrations.servers.get(&ServerId::new(server.id.clone()));
+            let id = ServerId::new(server.id.clone());
+            let record = registrations.servers.get(&id);
             server.registered_by = record.map(|record| record.created_by.clone());
+            server.unpinned = self.pins.is_unpinned(&id);
         }
         json(&json!({ "servers": servers }))
     }

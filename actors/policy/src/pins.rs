@@ -43,6 +43,8 @@ struct SharedPins {
     servers: Mutex<HashMap<ServerId, Arc<Mutex<ServerPins>>>>,
     blocked: Snapshot<Blocked>,
     earlier: Snapshot<HashMap<ServerId, Arc<EarlierSets>>>,
+    /// Servers whose tools are not pinned.
+    unpinned: Snapshot<BTreeSet<ServerId>>,
     approvals: ApprovalsHandle,
     audit: AuditHandle,
     decided: EventSink<ServerId>,
@@ -109,6 +111,7 @@ impl PinsHandle {
             servers: Mutex::default(),
             blocked: Snapshot::new(Blocked::new()),
             earlier: Snapshot::new(HashMap::new()),
+            unpinned: Snapshot::new(BTreeSet::new()),
             approvals,
             audit,
             decided,
@@ -131,6 +134,7 @@ impl PinsHandle {
         let mode = rules.mode;
         server_pins.rules = Some(rules.clone());
         server_pins.changed.clear();
+        self.0.set_unpinned(server, mode == PinMode::Off);
         if mode == PinMode::Off {
             self.0.block(server, BTreeSet::new());
             self.0.set_earlier(server, EarlierSets::new());
@@ -172,6 +176,7 @@ impl PinsHandle {
         }
         self.0.block(server, BTreeSet::new());
         self.0.set_earlier(server, EarlierSets::new());
+        self.0.set_unpinned(server, false);
         PinFile::remove(&self.0.folder, server)
     }
 
@@ -189,6 +194,12 @@ impl PinsHandle {
             && blocked
                 .get(server)
                 .is_some_and(|names| names.contains(tool))
+    }
+
+    /// Whether changed tools of a server are taken as they come, with whatever feature set they name.
+    #[must_use]
+    pub fn is_unpinned(&self, server: &ServerId) -> bool {
+        self.0.unpinned.load().contains(server)
     }
 
     /// The feature set of a tool that changed, as it was approved; `None` where its definition says it.
@@ -285,6 +296,20 @@ impl SharedPins {
                 false => earlier.insert(server.clone(), Arc::new(sets)),
             };
             earlier
+        });
+    }
+
+    fn set_unpinned(&self, server: &ServerId, is_unpinned: bool) {
+        if self.unpinned.load().contains(server) == is_unpinned {
+            return;
+        }
+        self.unpinned.update(|unpinned| {
+            let mut unpinned = unpinned.clone();
+            match is_unpinned {
+                true => unpinned.insert(server.clone()),
+                false => unpinned.remove(server),
+            };
+            unpinned
         });
     }
 

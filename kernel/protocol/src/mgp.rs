@@ -448,8 +448,9 @@ pub mod calls {
     /// A call as it stands in the audit log.
     #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
     pub struct CallRecord {
-        /// The number of the record.
-        pub seq: u64,
+        /// The number of the record, for the operator: to an agent it would count what others do.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub seq: Option<u64>,
         /// When the call ended.
         pub timestamp: String,
         /// Who made it.

@@ -5,14 +5,13 @@ pub(super) mod content;
 mod pager;
 mod table;
 
-use std::io::{self, BufRead, Write};
-
-use mgp_transports::log::visible;
+use std::io::{self, BufRead, IsTerminal, Write};
 
 use super::failure::Failure;
+use super::words::{indented, plain};
 
 pub(super) use pager::Pager;
-pub(super) use table::table;
+pub(super) use table::{PlainTable, table};
 
 /// Says a text and a newline on stderr, where it can be written: a full disk or a closed terminal behind
 /// it ends nothing.
@@ -26,6 +25,15 @@ pub(super) fn say(text: impl std::fmt::Display) -> Result<(), Failure> {
     match writeln!(out, "{text}").and_then(|()| out.flush()) {
         Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Err(Failure::NobodyReads),
         printed => Ok(printed?),
+    }
+}
+
+/// Prints a text of others on stdout. Beside what this program says on a terminal its lines are marked; in a pipe it
+/// stands alone, and stays what it is.
+pub(super) fn say_theirs(text: &str) -> Result<(), Failure> {
+    match io::stdout().is_terminal() {
+        true => say(indented(text, "  | ")),
+        false => say(text),
     }
 }
 
@@ -44,7 +52,7 @@ pub(super) fn titled(title: &str, width: usize, rows: &[String]) -> String {
     let titles = [title].into_iter().chain(std::iter::repeat(""));
     let rows = titles.zip(rows);
     // A row is one line, whatever is said in it.
-    let lines = rows.map(|(title, row)| (title, visible(row.as_bytes())));
+    let lines = rows.map(|(title, row)| (title, plain(row)));
     lines
         .map(|(title, line)| format!("{title:<width$} {line}\n"))
         .collect()

@@ -3,17 +3,28 @@
 use mgp_protocol::mgp::health::ResourcesInUse;
 use mgp_transports::log::visible;
 
-/// A text from elsewhere, safe for a terminal: what would move the cursor is made visible.
+/// A text from elsewhere as one line, safe for a terminal: what would move the cursor or begin a line or a column is
+/// made visible. What is to be one line goes through this, names above all.
 pub(super) fn plain(text: &str) -> String {
-    text.split('\n')
-        .map(|line| visible(line.as_bytes()))
-        .collect::<Vec<_>>()
-        .join("\n")
+    visible(text.as_bytes()).replace('\t', "\\u{9}")
+}
+
+/// Lines of this program, or a text that stands alone, safe for a terminal. What others say within lines of this program
+/// is made [`plain`] before: here it could begin a line that looks like one of them.
+pub(super) fn plain_lines(text: &str) -> String {
+    let lines = text.split('\n').map(|line| visible(line.as_bytes()));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// A text from elsewhere that may have lines of its own: each after the first begins with `mark`, so that none looks like
+/// one of this program.
+pub(super) fn indented(text: &str, mark: &str) -> String {
+    plain_lines(text).replace('\n', &format!("\n{mark}"))
 }
 
 /// The first line of a text, safe for a terminal and at most `most` characters long.
 pub(super) fn one_line(text: &str, most: usize) -> String {
-    let line = visible(text.trim().lines().next().unwrap_or_default().as_bytes());
+    let line = plain(text.trim().lines().next().unwrap_or_default());
     match line.char_indices().nth(most) {
         None => line,
         Some(_) => {
@@ -103,9 +114,19 @@ mod tests {
 
     #[test]
     fn texts_from_elsewhere_cannot_move_the_cursor() {
-        assert_eq!(plain("a\n\tb"), "a\n\tb");
+        assert_eq!(plain_lines("a\n\tb"), "a\n\tb");
         assert!(!plain("\u{1b}]0;title\u{7}x").contains('\u{1b}'));
         assert_eq!(one_line("  first\nsecond", 80), "first");
         assert_eq!(one_line("abcdef", 4), "abc…");
+    }
+
+    #[test]
+    fn texts_from_elsewhere_begin_no_line_of_this_program() {
+        let name = "x\r\n2026-11-28 1 ACCESS_GRANTED\u{2028}a\u{2029}b\tc";
+        assert_eq!(
+            plain(name),
+            "x\\u{d}\\u{a}2026-11-28 1 ACCESS_GRANTED\\u{2028}a\\u{2029}b\\u{9}c"
+        );
+        assert_eq!(indented("a\nb\r\nc", "  | "), "a\n  | b\n  | c");
     }
 }

@@ -10,13 +10,15 @@ mod source_file;
 mod values;
 
 pub(crate) use lookup::NAME;
+pub(super) use lookup::Unread;
 pub use lookup::{Lookup, SecretsConfig};
 pub(super) use nearest::{listed, nearest};
 pub use problem::{Location, Problem, Severity};
 pub(super) use problems::{Problems, WrittenOrder};
 pub(super) use section::Section;
 pub(super) use source_file::SourceFile;
-pub(super) use values::{Values, read_secret};
+pub(super) use values::Values;
+use values::read_secret;
 
 /// How variables alone are looked up.
 pub type Variables<'e> = dyn Fn(&str) -> Option<String> + 'e;

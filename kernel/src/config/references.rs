@@ -18,52 +18,37 @@ pub struct SecretReference {
 #[must_use]
 pub fn secret_references(text: &str) -> Vec<SecretReference> {
     let table: Table = text.parse().unwrap_or_default();
-    let mut found = Vec::new();
     let servers = table.get("servers").and_then(Value::as_array);
-    for entry in servers.into_iter().flatten().filter_map(Value::as_table) {
-        let id = entry.get("id").and_then(Value::as_str);
-        let server = id.unwrap_or("(without an id)").to_owned();
-        for key in ["env", "headers", "login"] {
-            let values = entry.get(key).and_then(Value::as_table);
-            for (name, value) in values.into_iter().flatten() {
-                let key = format!("{key}.{name}");
-                add(value, Some(&server), &key, &mut found);
-            }
+    let id = |at: usize| {
+        let entry = servers.and_then(|servers| servers.get(at));
+        let id = entry
+            .and_then(|entry| entry.get("id"))
+            .and_then(Value::as_str);
+        id.unwrap_or("(without an id)").to_owned()
+    };
+    let mut found = Vec::new();
+    walk_file(&table, &mut |place| {
+        if place.is_resolved {
+            let names = secrets_in(place.text).into_iter();
+            found.extend(names.map(|name| SecretReference {
+                name: name.to_owned(),
+                server: place.server.map(id),
+                key: place.key.to_owned(),
+            }));
         }
-    }
-    let provider = table.get("discovery").and_then(|it| it.get("provider"));
-    if let Some(value) = provider.and_then(|provider| provider.get("key")) {
-        add(value, None, "discovery.provider.key", &mut found);
-    }
-    let providers = table.get("mcpl").and_then(|it| it.get("providers"));
-    for (name, provider) in providers.and_then(Value::as_table).into_iter().flatten() {
-        if let Some(value) = provider.get("key") {
-            let key = format!("mcpl.providers.{name}.key");
-            add(value, None, &key, &mut found);
-        }
-    }
-    if let Some(value) = table.get("network").and_then(|it| it.get("proxy")) {
-        add(value, None, "network.proxy", &mut found);
-    }
+    });
     found.sort();
     found.dedup();
     found
 }
 
-fn add(value: &Value, server: Option<&String>, key: &str, found: &mut Vec<SecretReference>) {
-    let names = secrets_in(value.as_str().unwrap_or_default());
-    found.extend(names.into_iter().map(|name| SecretReference {
-        name: name.to_owned(),
-        server: server.cloned(),
-        key: key.to_owned(),
-    }));
-}
-
 /// What a file reads of the machine besides secrets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ReadKind {
-    /// `file:PATH`.
+    /// `file:PATH`, in which variables are put in.
     File,
+    /// A key that is a path as it stands there.
+    Path,
     /// `${NAME}`, or a name in `inherit_env`.
     Variable,
 }
@@ -81,73 +66,102 @@ pub struct ReadReference {
     pub key: String,
 }
 
-/// The sections of a server in whose values `file:PATH` is read.
-const FILES_READ: [&str; 3] = ["env", "headers", "login"];
+/// The sections of a server in whose values `file:PATH` and `secret:NAME` are read.
+const RESOLVED: [&str; 3] = ["env", "headers", "login"];
+
+/// Keys of the kernel that are paths of files it reads.
+const PATHS_READ: [&str; 5] = [
+    "http.tls.cert",
+    "http.tls.client_ca",
+    "http.tls.key",
+    "network.ca_file",
+    "oauth.jwks_file",
+];
 
 /// Every file and variable that a file reads; none in what is not TOML.
 #[must_use]
 pub fn read_references(text: &str) -> Vec<ReadReference> {
     let table: Table = text.parse().unwrap_or_default();
     let mut found = Vec::new();
+    walk_file(&table, &mut |place| {
+        let mut read = |kind, name: &str| {
+            found.push(ReadReference {
+                kind,
+                name: name.to_owned(),
+                server: place.server,
+                key: place.key.to_owned(),
+            });
+        };
+        let is_path = place.server.is_none() && PATHS_READ.contains(&place.key);
+        let file = place
+            .text
+            .strip_prefix("file:")
+            .filter(|_| place.is_resolved);
+        if is_path {
+            read(ReadKind::Path, place.text);
+        } else if let Some(path) = file {
+            read(ReadKind::File, path);
+        }
+        let variables = variables_in(place.text).into_iter();
+        variables.for_each(|name| read(ReadKind::Variable, name));
+        if place.server.is_some() && place.key == "inherit_env" {
+            read(ReadKind::Variable, place.text);
+        }
+    });
+    found.sort();
+    found.dedup();
+    found
+}
+
+/// One text of a file.
+struct TextPlace<'t> {
+    /// Which of the servers has it, in the order of the file; `None` for the kernel's own sections.
+    server: Option<usize>,
+    /// Its key, as `env.TOKEN`.
+    key: &'t str,
+    text: &'t str,
+    /// `file:PATH` and `secret:NAME` are references here.
+    is_resolved: bool,
+}
+
+/// Shows `visit` every text of a file, whatever its key: a section that is new is not forgotten.
+fn walk_file(table: &Table, visit: &mut dyn FnMut(&TextPlace<'_>)) {
     for (key, value) in table.iter().filter(|(key, _)| *key != "servers") {
-        walk(value, None, key, true, &mut found);
+        walk(value, None, key, true, visit);
     }
     let servers = table.get("servers").and_then(Value::as_array);
     let servers = servers.into_iter().flatten().map(Value::as_table);
     for (at, entry) in servers.enumerate() {
         for (key, value) in entry.into_iter().flatten() {
-            let reads_files = FILES_READ.contains(&key.as_str());
-            walk(value, Some(at), key, reads_files, &mut found);
+            let is_resolved = RESOLVED.contains(&key.as_str());
+            walk(value, Some(at), key, is_resolved, visit);
         }
-        let inherited = entry.and_then(|entry| entry.get("inherit_env"));
-        let inherited = inherited.and_then(Value::as_array).into_iter().flatten();
-        found.extend(
-            inherited
-                .filter_map(Value::as_str)
-                .map(|name| ReadReference {
-                    kind: ReadKind::Variable,
-                    name: name.to_owned(),
-                    server: Some(at),
-                    key: "inherit_env".to_owned(),
-                }),
-        );
     }
-    found.sort();
-    found.dedup();
-    found
 }
 
 fn walk(
     value: &Value,
     server: Option<usize>,
     key: &str,
-    reads_files: bool,
-    found: &mut Vec<ReadReference>,
+    is_resolved: bool,
+    visit: &mut dyn FnMut(&TextPlace<'_>),
 ) {
     match value {
         Value::Table(table) => {
             for (name, inner) in table {
-                walk(inner, server, &format!("{key}.{name}"), reads_files, found);
+                walk(inner, server, &format!("{key}.{name}"), is_resolved, visit);
             }
         }
         Value::Array(all) => {
             all.iter()
-                .for_each(|inner| walk(inner, server, key, reads_files, found));
+                .for_each(|inner| walk(inner, server, key, is_resolved, visit));
         }
-        Value::String(text) => {
-            let mut read = |kind, name: &str| {
-                found.push(ReadReference {
-                    kind,
-                    name: name.to_owned(),
-                    server,
-                    key: key.to_owned(),
-                });
-            };
-            let file = text.strip_prefix("file:").filter(|_| reads_files);
-            file.into_iter().for_each(|path| read(ReadKind::File, path));
-            let variables = variables_in(text).into_iter();
-            variables.for_each(|name| read(ReadKind::Variable, name));
-        }
+        Value::String(text) => visit(&TextPlace {
+            server,
+            key,
+            text,
+            is_resolved,
+        }),
         Value::Integer(_) | Value::Float(_) | Value::Boolean(_) | Value::Datetime(_) => {}
     }
 }
@@ -165,6 +179,8 @@ key = "secret:openai"
 key = "secret:small"
 [network]
 proxy = "http://${secret:proxy}@proxy.test:3128"
+[telemetry]
+headers = { X-A = "secret:otel", X-B = "pre${secret:otel}" }
 [[servers]]
 id = "a"
 command = "x"
@@ -190,11 +206,25 @@ login = { client_secret = "secret:client" }
                 "github a env.TOKEN",
                 "github b headers.Authorization",
                 "openai - discovery.provider.key",
+                "otel - telemetry.headers.X-A",
+                "otel - telemetry.headers.X-B",
                 "proxy - network.proxy",
                 "pw a env.URL",
                 "small - mcpl.providers.small.key"
             ]
         );
         assert!(secret_references("[x").is_empty());
+    }
+
+    /// A key that is new and names a file is shown before a project is trusted.
+    #[test]
+    fn every_key_that_is_a_path_of_a_file_is_among_what_is_read() {
+        let known = crate::config::file::known_keys();
+        let is_path = |key: &&String| {
+            key.ends_with("_file")
+                || (key.starts_with("http.tls.") && !key.ends_with("client_auth"))
+        };
+        let named: Vec<&String> = known.iter().filter(is_path).collect();
+        assert_eq!(named, PATHS_READ);
     }
 }

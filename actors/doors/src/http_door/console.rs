@@ -111,7 +111,7 @@ pub(super) async fn answer(door: &HttpDoor, request: Request<RequestBody>) -> Re
         (SESSION, &Method::POST) => sign_in(door, request).await,
         (SESSION, &Method::DELETE) => sign_out(door, &request),
         (SESSION, _) => not_allowed("POST, DELETE"),
-        (path, &(Method::GET | Method::HEAD)) => file(path),
+        (_, &(Method::GET | Method::HEAD)) => page(&door.console, &request),
         _ => not_allowed("GET, HEAD"),
     };
     let headers = response.headers_mut();
@@ -130,6 +130,14 @@ pub(super) async fn answer(door: &HttpDoor, request: Request<RequestBody>) -> Re
         headers.insert(name, HeaderValue::from_static(value));
     }
     response
+}
+
+/// A file of the page, where the console is reached: under another port or name it could not sign in either.
+fn page<B>(console: &Console, request: &Request<B>) -> Response<ReplyBody> {
+    match own_host(console, request) {
+        Ok(_) => file(request.uri().path()),
+        Err(why) => why.answer(),
+    }
 }
 
 fn file(path: &str) -> Response<ReplyBody> {
@@ -234,17 +242,8 @@ fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
 /// Judges what the browser itself says of where a request comes from: scripts cannot write these headers.
 fn comes_from_the_page<B>(console: &Console, request: &Request<B>) -> Result<(), NotSignedIn> {
     let headers = request.headers();
-    let authority = request.uri().authority().map(http::uri::Authority::as_str);
-    let host = headers::text(headers, &HOST);
-    let own = authority.or(host).ok_or(NotSignedIn::OtherPage)?;
+    let own = own_host(console, request)?;
     let scheme = if console.is_secure() { "https" } else { "http" };
-    if !console.is_secure() && !is_loopback(own) {
-        return Err(NotSignedIn::InTheClear);
-    }
-    let authority = own.parse().map_err(|_| NotSignedIn::OtherPage)?;
-    if !console.is_reached_at(&authority) {
-        return Err(NotSignedIn::OtherPort);
-    }
     let site = headers::text(headers, &FETCH_SITE);
     let same_site = site.is_none_or(|site| site == "same-origin");
     let same_origin = match headers.get(ORIGIN) {
@@ -255,6 +254,21 @@ fn comes_from_the_page<B>(console: &Console, request: &Request<B>) -> Result<(),
     match same_site && same_origin {
         true => Ok(()),
         false => Err(NotSignedIn::OtherPage),
+    }
+}
+
+/// The host and port it is asked at, where it is reached there.
+fn own_host<'r, B>(console: &Console, request: &'r Request<B>) -> Result<&'r str, NotSignedIn> {
+    let authority = request.uri().authority().map(http::uri::Authority::as_str);
+    let host = headers::text(request.headers(), &HOST);
+    let own = authority.or(host).ok_or(NotSignedIn::OtherPage)?;
+    if !console.is_secure() && !is_loopback(own) {
+        return Err(NotSignedIn::InTheClear);
+    }
+    let authority = own.parse().map_err(|_| NotSignedIn::OtherPage)?;
+    match console.is_reached_at(&authority) {
+        true => Ok(own),
+        false => Err(NotSignedIn::OtherPort),
     }
 }
 

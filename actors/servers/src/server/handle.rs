@@ -447,6 +447,7 @@ impl ServerHandle {
             instances: self.instances(look),
             replicas: Vec::new(),
             login: None,
+            unpinned: false,
         }
     }
 

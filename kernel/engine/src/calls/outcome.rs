@@ -165,7 +165,7 @@ pub fn recorded(seq: u64, event: Event) -> Option<CallRecord> {
     let said = said.and_then(|said| serde_json::from_value(said.clone()).ok());
     let reason = ["reason", "failure"].into_iter().find_map(text);
     is_call.then(|| CallRecord {
-        seq,
+        seq: Some(seq),
         outcome: match &task_id {
             // The task tells how it ends.
             Some(_) => CallOutcome::Unknown,
@@ -223,7 +223,11 @@ impl FoundCalls {
     ///
     /// # Errors
     /// [`NoSuchCall`] where no record is missing that could be its.
-    pub fn told(self, call_id: &str, own: bool) -> Result<CallHistory, NoSuchCall> {
+    pub fn told(mut self, call_id: &str, own: bool) -> Result<CallHistory, NoSuchCall> {
+        if own {
+            // Numbers of the log count what everybody does.
+            self.records.iter_mut().for_each(|record| record.seq = None);
+        }
         let (outcome, reason) = match self.records.last() {
             Some(last) => self.known(last),
             None => match &self.interrupted {

@@ -193,6 +193,9 @@ pub struct Server {
     /// The login that it wants of a person.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub login: Option<WantedLogin>,
+    /// Its tools are not pinned: one that changes is taken as it is, in whatever feature set it names.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unpinned: bool,
     /// Where its tools can be called that are one of several, itself among them, a line for each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub replicas: Vec<String>,

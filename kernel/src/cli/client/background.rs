@@ -23,7 +23,6 @@ use super::observer::LATE;
 use super::progress::ProgressLine;
 use super::socket::ConnectRetries;
 use crate::cli::failure::{Absence, Failure};
-use crate::cli::words::plain;
 use crate::config;
 use crate::kernel::process::{ProcessIdentity, ProcessState};
 use crate::kernel::running::RunningKernel;
@@ -159,7 +158,7 @@ fn did_not_start(exit: ExitStatus, log: &mut KernelLog, folder: &Path) -> Failur
         ),
         (said, _) => format!(":\n{said}"),
     };
-    Failure::Other(plain(&format!("the kernel did not start ({exit}){told}")))
+    Failure::Other(format!("the kernel did not start ({exit}){told}"))
 }
 
 /// Whether the disk of a folder takes not even a block more.

@@ -7,7 +7,7 @@ use std::io::{self, BufRead, Write};
 
 use serde_json::{Map, Value, json};
 
-use crate::cli::words::{one_line, plain};
+use crate::cli::words::{indented, one_line};
 use field::{FormField, fields, missing};
 
 /// Typed for "I do not want to answer".
@@ -89,7 +89,7 @@ fn fill(
     writeln!(
         output,
         "\n{}",
-        plain(params["message"].as_str().unwrap_or_default())
+        indented(params["message"].as_str().unwrap_or_default(), "  | ")
     )?;
     writeln!(
         output,

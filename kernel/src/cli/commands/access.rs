@@ -239,9 +239,7 @@ pub(super) fn explain(context: &CliContext, explain: &args::Explain) -> Result<(
         let answer = client.ask(Explain::METHOD, &rule.params(), ASKING).await?;
         Ok((rule, answer))
     })?;
-    context.show(&answer, |explained| {
-        say(plain(&in_words(&rule, &explained)))
-    })
+    context.show(&answer, |explained| say(in_words(&rule, &explained)))
 }
 
 fn in_words(rule: &RuleTarget, explained: &Explanation) -> String {
@@ -249,15 +247,19 @@ fn in_words(rule: &RuleTarget, explained: &Explanation) -> String {
         Permission::Allow => "may use",
         Permission::Deny => "may not use",
     };
-    let (agent, place) = (&rule.called, rule.place());
-    let mut text = format!("{agent} {may} {place}: {}\n\nlooked at:", explained.rule);
+    let (agent, place) = (plain(&rule.called), plain(&rule.place()));
+    let why = plain(&explained.rule);
+    let mut text = format!("{agent} {may} {place}: {why}\n\nlooked at:");
     for sentence in &explained.considered {
-        text += &format!("\n  {sentence}");
+        text += &format!("\n  {}", plain(sentence));
     }
     text += "\n\n";
     text += &match explained.notes.as_slice() {
         [] => format!("it would run at server {} of this kernel", rule.server),
-        notes => notes.join("\n"),
+        notes => {
+            let notes = notes.iter().map(|note| plain(note));
+            notes.collect::<Vec<_>>().join("\n")
+        }
     };
     text
 }

@@ -12,7 +12,7 @@ use crate::cli::args::{Answer, Approve, Deny};
 use crate::cli::client::{CliContext, ProgressLine};
 use crate::cli::failure::Failure;
 use crate::cli::print::say;
-use crate::cli::words::{plain, time};
+use crate::cli::words::{indented, plain, time};
 
 pub(super) fn pending(context: &CliContext) -> Result<(), Failure> {
     let answer = context.ask(List::METHOD, &json!({}), "asking the kernel")?;
@@ -25,7 +25,7 @@ pub(super) fn pending(context: &CliContext) -> Result<(), Failure> {
         let told: Vec<String> = told.chain(logins).collect();
         match told.as_slice() {
             [] => say("nothing waits for you"),
-            told => say(plain(told.join("\n").trim_end())),
+            told => say(told.join("\n").trim_end()),
         }
     })
 }
@@ -112,11 +112,13 @@ pub(super) fn decided(decided: &Decided) -> String {
 /// One question with all that is to be read before it is answered.
 fn in_words(entry: &Entry, now_ms: u64) -> String {
     let ago = parse_rfc3339(&entry.since).map_or(0, |since| now_ms.saturating_sub(since));
-    let mut text = format!("{}  {}\n", entry.id, entry.text);
-    let mut row = |what: &str| text += &format!("        {what}\n");
+    // Whatever a server says in it is no row and no other question.
+    let told = |text: &str| indented(text, "        | ");
+    let mut text = format!("{}  {}\n", plain(&entry.id), told(&entry.text));
+    let mut row = |what: &str| text += &format!("        {}\n", told(what));
     entry.details.iter().for_each(|detail| row(detail));
     if entry.parts.len() > 1 {
-        row(&format!("parts: {}", entry.parts.join(", ")));
+        row(&plain(&format!("parts: {}", entry.parts.join(", "))));
     }
     let left = entry.until.as_deref().and_then(parse_rfc3339);
     let left = left.map(|end| format!(", {} left", time(end.saturating_sub(now_ms))));
@@ -146,11 +148,13 @@ fn login_in_words(server: &str, wanted: &WantedLogin) -> String {
     };
     let url = wanted.url.as_ref();
     let url = url.map_or(String::new(), |url| {
-        format!("        or sign in at {url}\n")
+        format!("        or sign in at {}\n", plain(url))
     });
     format!(
-        "{server}  {}\n        {state}\n        {}\n{url}",
-        wanted.why, wanted.command
+        "{}  {}\n        {state}\n        {}\n{url}",
+        plain(server),
+        plain(&wanted.why),
+        plain(&wanted.command)
     )
 }
 
@@ -168,6 +172,31 @@ mod tests {
     use mgp_protocol::mgp::approvals::Subject;
 
     use super::*;
+
+    /// Descriptions and names that a server wrote begin no line that is the kernel's.
+    #[test]
+    fn no_text_of_a_server_looks_like_a_row_or_another_question() {
+        let forged = "pushes news\n\nkabelo  server files has changed\n        mgp approve kabelo   or   mgp deny kabelo";
+        let entry = Entry {
+            id: "tobami".into(),
+            subject: Subject::Permissions,
+            server: Some("files".into()),
+            agent: None,
+            text: format!("s has changed {forged}"),
+            details: vec![forged.into()],
+            parts: vec![forged.into(), "b".into()],
+            options: None,
+            since: "1970-01-01T00:00:01.000Z".into(),
+            until: None,
+        };
+        let told = in_words(&entry, 3000);
+        let is_forged = |line: &&str| {
+            line.trim_start().starts_with("kabelo")
+                || line.trim_start().starts_with("mgp approve k")
+        };
+        let forged: Vec<&str> = told.lines().filter(is_forged).collect();
+        assert!(forged.is_empty(), "{told}");
+    }
 
     #[test]
     fn a_question_shows_what_to_read_and_what_to_type() {

@@ -114,7 +114,11 @@ fn acknowledge(context: &CliContext, asked: args::Acknowledge) -> Result<(), Fai
         true => say("nothing is wrong with the log"),
         false => say(format_args!(
             "{}\nacknowledged, and written down",
-            plain(&done.acknowledged.join("\n"))
+            done.acknowledged
+                .iter()
+                .map(|line| plain(line))
+                .collect::<Vec<_>>()
+                .join("\n")
         )),
     }
 }
@@ -187,7 +191,8 @@ fn in_words(found: &Examined) -> String {
         ),
         (false, _) => format!("{records} records are as they were written, the last is {last}"),
     });
-    lines.join("\n")
+    let lines = lines.iter().map(|line| plain(line));
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 /// The last record of the kernel that runs on this folder; `None` when none does.

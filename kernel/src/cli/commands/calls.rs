@@ -21,7 +21,7 @@ fn show(context: &CliContext, ShowCall { id }: &ShowCall) -> Result<(), Failure>
     let params = json!({"call_id": id.trim()});
     let answer = context.ask(Show::METHOD, &params, "reading the audit log")?;
     context.show(&answer, |history: CallHistory| {
-        say(plain(&in_words(&history)))?;
+        say(in_words(&history))?;
         if history.records.is_empty() {
             return Ok(());
         }
@@ -42,7 +42,10 @@ fn show(context: &CliContext, ShowCall { id }: &ShowCall) -> Result<(), Failure>
 }
 
 fn in_words(history: &CallHistory) -> String {
-    let why = history.reason.iter().map(|why| format!("\nwhy: {why}"));
+    let why = history
+        .reason
+        .iter()
+        .map(|why| format!("\nwhy: {}", plain(why)));
     let advice = match history.outcome {
         CallOutcome::Unknown if history.records.iter().all(|r| r.task_id.is_none()) => {
             "\nlook at what it would have changed before making it again"
@@ -53,7 +56,7 @@ fn in_words(history: &CallHistory) -> String {
     let why: String = why.collect();
     format!(
         "call {}: {}{why}{advice}",
-        history.call_id,
+        plain(&history.call_id),
         word(history.outcome)
     )
 }

@@ -81,9 +81,10 @@ fn id(context: &CliContext) -> Result<(), Failure> {
             ("listens", listens),
         ];
         let text = rows.map(|(title, row)| titled(title, 9, &[row.to_owned()]));
-        let trouble = node.trouble.iter().map(|why| format!("\n{why}\n"));
+        let trouble = node.trouble.iter();
+        let trouble = trouble.map(|why| format!("\n{}\n", plain(why)));
         let text: String = text.into_iter().chain(trouble).collect();
-        say(plain(text.trim_end()))
+        say(text.trim_end())
     })
 }
 

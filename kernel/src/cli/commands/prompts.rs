@@ -10,7 +10,7 @@ use crate::cli::client::{CliContext, ConnectOptions, pages, read};
 use crate::cli::failure::Failure;
 use crate::cli::print::content::{self, Saver};
 use crate::cli::print::{say, table};
-use crate::cli::words::{one_line, plain};
+use crate::cli::words::{indented, one_line, plain};
 
 /// A prompt, as far as it is shown.
 #[derive(Deserialize)]
@@ -83,6 +83,7 @@ fn get(context: &CliContext, typed: &GetPrompt) -> Result<(), Failure> {
         for message in result["messages"].as_array().into_iter().flatten() {
             let role = message["role"].as_str().unwrap_or("?");
             let said = content::one(&message["content"], &saver)?;
+            let said = indented(&said, "  | ");
             say(format_args!("{}: {said}", one_line(role, 20)))?;
         }
         Ok(())

@@ -1,7 +1,6 @@
 //! `mgp resources list|read`.
 
 use mgp_protocol::mcp::{Method, resources};
-use mgp_transports::log::visible;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -9,7 +8,7 @@ use crate::cli::args::{Listing, ReadResource, Resources};
 use crate::cli::client::{CliContext, ConnectOptions, pages, read};
 use crate::cli::failure::Failure;
 use crate::cli::print::content::{self, Saver};
-use crate::cli::print::{say, table};
+use crate::cli::print::{say, say_theirs, table};
 use crate::cli::words::one_line;
 
 /// A resource or a template, as far as it is shown.
@@ -54,7 +53,7 @@ fn list(context: &CliContext, typed: &Listing) -> Result<(), Failure> {
         let item: Resource = read(item)?;
         let what = item.description.or(item.title).unwrap_or(item.name);
         table.add_row([
-            visible(item.uri.as_bytes()),
+            item.uri,
             one_line(&item.mime_type.unwrap_or_default(), 60),
             one_line(&what, 100),
         ]);
@@ -73,7 +72,7 @@ fn show(context: &CliContext, typed: &ReadResource) -> Result<(), Failure> {
     };
     context.show(&answer, |result: Value| {
         for part in result["contents"].as_array().into_iter().flatten() {
-            say(content::resource(part, &saver)?)?;
+            say_theirs(&content::resource(part, &saver)?)?;
         }
         Ok(())
     })

@@ -55,9 +55,9 @@ pub(super) fn unshare(context: &CliContext, typed: &args::Unshare) -> Result<(),
         names::tell(&notes);
         let ended: Vec<String> = changed
             .iter()
-            .map(|share| format!("not shared any more: {}", in_words(share)))
+            .map(|share| plain(&format!("not shared any more: {}", in_words(share))))
             .collect();
-        say(plain(&ended.join("\n")))
+        say(ended.join("\n"))
     })
 }
 

@@ -25,7 +25,7 @@ pub(super) fn show(context: &CliContext, asked: &args::Status) -> Result<(), Fai
     }
     let answer = context.ask(Status::METHOD, &json!({}), "asking the kernel")?;
     context.show(&answer, |status: KernelStatus| {
-        say(plain(in_words(&status).trim_end()))?;
+        say(in_words(&status).trim_end())?;
         if !status.servers.is_empty() {
             say(format_args!("\n{}", state::rows(&status.servers)))?;
         }
@@ -38,7 +38,8 @@ pub(super) fn show(context: &CliContext, asked: &args::Status) -> Result<(), Fai
 
 fn in_words(status: &KernelStatus) -> String {
     let up = time(status.uptime_secs * 1000);
-    let mut text = format!("mgp {}, process {}, up {up}\n", status.version, status.pid);
+    let version = plain(&status.version);
+    let mut text = format!("mgp {version}, process {}, up {up}\n", status.pid);
     let mut rows = |title: &str, rows: &[String]| text += &titled(title, 9, rows);
     rows("doors", &status.doors);
     rows("config", &status.config_files);

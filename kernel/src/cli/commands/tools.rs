@@ -23,7 +23,7 @@ use self::away::AwayNode;
 use crate::cli::args::{ListTools, Tools};
 use crate::cli::client::{CliContext, ConnectOptions, KernelClient, names, pages, read};
 use crate::cli::failure::Failure;
-use crate::cli::print::{report, say, table};
+use crate::cli::print::{PlainTable, report, say, table};
 use crate::cli::words::{one_line, plain};
 
 /// Answer of `mgp/names/list`.
@@ -136,7 +136,7 @@ fn rows(
     tools: &[Box<RawValue>],
     names: &HashMap<String, Named>,
     away: &[AwayNode],
-) -> Result<comfy_table::Table, Failure> {
+) -> Result<PlainTable, Failure> {
     let mut table = table(&["TOOL", "SERVER", "WHAT IT DOES"]);
     for tool in tools {
         let tool: ListedTool = read(tool)?;

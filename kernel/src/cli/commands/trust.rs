@@ -31,9 +31,7 @@ pub(super) fn trust(context: &CliContext, typed: &Trust) -> Result<(), Failure> 
     let before = store.entry(&place).map(|entry| entry.blake3.clone());
     let already = before.as_deref() == Some(&*trust::hash(&text));
     if !context.json {
-        say(plain(
-            plan.in_words(before.is_some() && !already).trim_end(),
-        ))?;
+        say(plan.in_words(before.is_some() && !already).trim_end())?;
     }
     let private = plan.private_reads();
     let trusted = already
@@ -178,7 +176,8 @@ fn agreed(place: &Path) -> Result<bool, Failure> {
 /// Whether the options name everything private that it reads.
 fn named(place: &Path, private: &[&PlannedRead], names: &[String]) -> Result<bool, Failure> {
     let missing = private.iter().filter(|it| !names.contains(&it.name));
-    let missing: Vec<String> = missing.map(|it| shell_word(&it.name)).collect();
+    let mut missing: Vec<String> = missing.map(|it| shell_word(&it.name)).collect();
+    missing.dedup();
     if missing.is_empty() {
         return Ok(true);
     }

@@ -8,7 +8,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
-use crate::cli::words::{one_line, plain};
+use crate::cli::words::{one_line, plain_lines};
 
 /// Files of one name that may lie in a folder.
 const MAX_FILES: usize = 10_000;
@@ -37,7 +37,7 @@ pub(in crate::cli) fn render(result: &Value, saver: &Saver<'_>) -> io::Result<St
         }
     }
     if !structured.is_null() {
-        parts.push(plain(&format!("{structured:#}")));
+        parts.push(plain_lines(&format!("{structured:#}")));
     }
     Ok(parts.join("\n"))
 }
@@ -46,7 +46,7 @@ pub(in crate::cli) fn render(result: &Value, saver: &Saver<'_>) -> io::Result<St
 pub(in crate::cli) fn one(block: &Value, saver: &Saver<'_>) -> io::Result<String> {
     let text = |key: &str| block[key].as_str().unwrap_or_default();
     match text("type") {
-        "text" => Ok(plain(text("text"))),
+        "text" => Ok(plain_lines(text("text"))),
         "image" | "audio" => saver.save(text("data"), text("mimeType")),
         "resource_link" => {
             let name = block["title"].as_str().unwrap_or(text("name"));
@@ -57,16 +57,16 @@ pub(in crate::cli) fn one(block: &Value, saver: &Saver<'_>) -> io::Result<String
             ))
         }
         "resource" => resource(&block["resource"], saver),
-        _ => Ok(plain(&format!("{block:#}"))),
+        _ => Ok(plain_lines(&format!("{block:#}"))),
     }
 }
 
 /// The contents of one resource.
 pub(in crate::cli) fn resource(resource: &Value, saver: &Saver<'_>) -> io::Result<String> {
     match (resource["text"].as_str(), resource["blob"].as_str()) {
-        (Some(text), _) => Ok(plain(text)),
+        (Some(text), _) => Ok(plain_lines(text)),
         (None, Some(blob)) => saver.save(blob, resource["mimeType"].as_str().unwrap_or_default()),
-        (None, None) => Ok(plain(&format!("{resource:#}"))),
+        (None, None) => Ok(plain_lines(&format!("{resource:#}"))),
     }
 }
 

@@ -1,9 +1,12 @@
 //! Tables without lines, as wide as the terminal.
 
+use std::fmt;
 use std::io::IsTerminal;
 use std::sync::OnceLock;
 
 use comfy_table::{ContentArrangement, Table, presets};
+
+use crate::cli::words::plain;
 
 /// A terminal of fewer columns says nothing of use, or has none: a table would be one letter wide.
 const NARROWEST: u16 = 20;
@@ -16,8 +19,29 @@ pub(super) fn note_width() {
     COVERED.get_or_init(|| Table::new().width());
 }
 
+/// A table whose cells are one line each, whatever stands in them.
+pub(in crate::cli) struct PlainTable(Table);
+
+impl PlainTable {
+    pub(in crate::cli) fn add_row(&mut self, cells: impl IntoIterator<Item = String>) {
+        let cells: Vec<String> = cells.into_iter().map(|cell| plain(&cell)).collect();
+        self.0.add_row(cells);
+    }
+
+    /// Without spaces at the ends of lines.
+    pub(in crate::cli) fn trim_fmt(&self) -> String {
+        self.0.trim_fmt()
+    }
+}
+
+impl fmt::Display for PlainTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
 /// A table with these column names.
-pub(in crate::cli) fn table(header: &[&str]) -> Table {
+pub(in crate::cli) fn table(header: &[&str]) -> PlainTable {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING).set_header(header);
     let covered = COVERED.get().copied().flatten();
@@ -34,5 +58,5 @@ pub(in crate::cli) fn table(header: &[&str]) -> Table {
     for column in table.column_iter_mut() {
         column.set_padding((0, 2));
     }
-    table
+    PlainTable(table)
 }

@@ -1,5 +1,10 @@
 //! Where the values come from that a file only refers to.
 
+use std::fs;
+use std::path::Path;
+
+use super::read_secret;
+
 /// What a word of the command holds in the place of the name.
 pub(crate) const NAME: &str = "{name}";
 
@@ -23,6 +28,14 @@ pub trait Lookup {
     /// In words, with what to do.
     fn secret(&self, name: &str, secrets: &SecretsConfig) -> Result<String, String>;
 
+    /// What a file holds that a value refers to.
+    ///
+    /// # Errors
+    /// In words, without what it holds.
+    fn file(&self, path: &Path) -> Result<String, String> {
+        read_secret(path)
+    }
+
     /// Every secret that was had so far: it is masked where it might be seen.
     fn had(&self) -> Vec<String> {
         Vec::new()
@@ -37,5 +50,30 @@ impl<F: Fn(&str) -> Option<String>> Lookup for F {
 
     fn secret(&self, name: &str, _: &SecretsConfig) -> Result<String, String> {
         self(name).ok_or_else(|| "secrets are not read for this".to_owned())
+    }
+}
+
+/// For whom only the shape of a file matters: every reference is had, and nothing is read or opened for it.
+pub(crate) struct Unread;
+
+/// What each of them is: it may stand wherever an address is wanted.
+const ANY_VALUE: &str = "https://set";
+
+impl Lookup for Unread {
+    fn variable(&self, _: &str) -> Option<String> {
+        Some(ANY_VALUE.to_owned())
+    }
+
+    fn secret(&self, _: &str, _: &SecretsConfig) -> Result<String, String> {
+        Ok(ANY_VALUE.to_owned())
+    }
+
+    /// Whether there is one, and it is a plain one.
+    fn file(&self, path: &Path) -> Result<String, String> {
+        match fs::metadata(path) {
+            Ok(found) if found.is_file() => Ok(ANY_VALUE.to_owned()),
+            Ok(_) => Err("it is no plain file".to_owned()),
+            Err(e) => Err(e.to_string()),
+        }
     }
 }

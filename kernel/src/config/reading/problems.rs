@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 use mgp_protocol::ids::ServerId;
+use mgp_transports::log::visible;
 
 use super::problem::{Location, Problem, Severity};
 use super::source_file::SourceFile;
@@ -53,7 +54,8 @@ impl<'s> Problems<'s> {
             severity,
             file: self.file.path.to_owned(),
             location: Some(Box::new(self.file.location(span))),
-            message: message.into(),
+            // Names that stand in the file are in it: it stays one line.
+            message: visible(message.into().as_bytes()),
             nearest: None,
         });
         self.all.last_mut().expect("one was pushed")

@@ -47,7 +47,7 @@ impl<'e> Values<'e> {
     ) -> BTreeMap<String, String> {
         let mut secret = |name: &str, text: &Spanned<&str>| {
             let (key, folder) = (format!("{key}.{name}"), self.folder);
-            let read = |path: &str| read_secret(&folder.join(path));
+            let read = |path: &str| self.env.file(&folder.join(path));
             let variable = |name: &str| self.env.variable(name);
             let kept = |name: &str| self.env.secret(name, self.secrets);
             let value = resolve_secret(text.get_ref(), &key, variable, read, kept);

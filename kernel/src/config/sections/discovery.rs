@@ -16,7 +16,7 @@ use mgp_tools::search::{Embedding, Key, Provider};
 use mgp_transports::http::is_safe;
 
 use super::sandbox::paths;
-use crate::config::reading::{Env, SecretsConfig, Section, read_secret};
+use crate::config::reading::{Env, SecretsConfig, Section};
 
 /// What agents are shown, by its word.
 const EXPOSURES: [(&str, Option<Exposure>); 5] = [
@@ -254,7 +254,7 @@ fn read_provider(
     }
     let mut secret = String::new();
     if let Some(text) = &key {
-        let read = |path: &str| read_secret(&folder.join(path));
+        let read = |path: &str| env.file(&folder.join(path));
         let variable = |name: &str| env.variable(name);
         let kept = |name: &str| env.secret(name, secrets);
         match resolve_secret(text.get_ref(), "key", variable, read, kept) {

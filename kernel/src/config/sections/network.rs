@@ -10,7 +10,7 @@ use mgp_transports::http::proxy::{
 };
 use mgp_transports::http::tls::Tls;
 
-use crate::config::reading::{Env, SecretsConfig, Section, read_secret};
+use crate::config::reading::{Env, SecretsConfig, Section};
 
 /// What is written for no proxy, whatever the variables say.
 const NONE: &str = "none";
@@ -45,7 +45,7 @@ impl NetworkConfig {
         secrets: &SecretsConfig,
     ) {
         if let Some(text) = section.text("proxy") {
-            let read = |path: &str| read_secret(&folder.join(path));
+            let read = |path: &str| env.file(&folder.join(path));
             let variable = |name: &str| env.variable(name);
             let kept = |name: &str| env.secret(name, secrets);
             match resolve_secret(text.get_ref(), "proxy", variable, read, kept) {

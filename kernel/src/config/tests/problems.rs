@@ -200,3 +200,45 @@ fn a_picture_shows_the_line_and_what_was_meant() {
 fn picture(problem: &Problem) -> String {
     problem.fancy(miette::GraphicalTheme::unicode_nocolor())
 }
+
+/// Before a project is trusted its references are looked at and not read: what cannot be read as a text is found to be
+/// there, and nothing more.
+#[test]
+fn what_an_untrusted_file_refers_to_is_never_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    std::fs::write(at("unread"), b"\xff").unwrap();
+    std::os::unix::fs::symlink("/proc/self/environ", at("link")).unwrap();
+    let text = r#"
+[network]
+proxy = "file:unread"
+[telemetry]
+headers = { A = "file:unread" }
+[discovery.provider]
+url = "https://p.example"
+model = "m"
+key = "file:unread"
+[mcpl.providers.p]
+kind = "openai"
+url = "https://p.example"
+model = "m"
+key = "file:unread"
+[[servers]]
+id = "a"
+command = "c"
+env = { A = "file:unread", B = "file:link" }
+[[servers]]
+id = "b"
+url = "https://b.example"
+headers = { A = "file:unread" }
+[servers.login]
+client_secret = "file:unread"
+"#;
+    let said = |text: &str| {
+        let all = crate::config::problems(text, &at("mgp.toml"));
+        all.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!(said(text), Vec::<String>::new());
+    let none = said(&text.replace("\"file:link\"", "\"file:none\""));
+    assert!(none.len() == 1 && none[0].contains("none"), "{none:?}");
+}

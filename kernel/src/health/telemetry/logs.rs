@@ -10,9 +10,13 @@ use mgp_engine::timestamps::rfc3339_ms;
 use mgp_runtime::event_sink::EventSink;
 use mgp_runtime::time::{unix_ms, unix_ns};
 use mgp_runtime::trace;
+use mgp_transports::log::visible;
 use serde_json::{Map, Value};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::field::MakeExt;
+use tracing_subscriber::fmt::FormatFields;
+use tracing_subscriber::fmt::format::{Writer, debug_fn};
 use tracing_subscriber::layer::{Context, Layer};
 
 /// Longest value of a field that is told, in bytes.
@@ -84,6 +88,23 @@ impl Visit for LogFields {
     fn record_bool(&mut self, field: &Field, value: bool) {
         self.put(field, value.into());
     }
+}
+
+/// The fields of a line for a person, each without what would drive a terminal or begin a line of its own: names of
+/// tools and words of servers are among them.
+pub fn plain_fields() -> impl for<'w> FormatFields<'w> + Send + Sync + 'static {
+    let field = |writer: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug| {
+        let value = visible(format!("{value:?}").as_bytes());
+        match (
+            field.name().trim_start_matches("r#"),
+            writer.has_ansi_escapes(),
+        ) {
+            ("message", _) => write!(writer, "{value}"),
+            (name, true) => write!(writer, "\u{1b}[3m{name}\u{1b}[0m\u{1b}[2m=\u{1b}[0m{value}"),
+            (name, false) => write!(writer, "{name}={value}"),
+        }
+    };
+    debug_fn(field).delimited(" ")
 }
 
 /// Writes each event as a JSON object on a line of its own.
@@ -212,6 +233,42 @@ mod tests {
         assert_eq!(within["span_id"], format!("{:016x}", context.span));
         assert_eq!(behind["message"], "behind");
         assert!(behind.get("trace_id").is_none() && behind.get("span_id").is_none());
+    }
+
+    struct Buffer(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Buffer {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().extend(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// Whatever a server calls its tools, or says of what went wrong.
+    #[test]
+    fn a_line_for_a_person_is_one_line_and_drives_no_terminal() {
+        let written: Arc<Mutex<Vec<u8>>> = Arc::default();
+        let buffer = written.clone();
+        let lines = tracing_subscriber::fmt::layer()
+            .with_writer(move || Buffer(buffer.clone()))
+            .with_ansi(false)
+            .fmt_fields(plain_fields());
+        let hostile =
+            "a\r\n2026-11-28 ERROR forged\u{1b}]52;c;aGk=\u{7}\u{9b}2J\u{202e}\u{2028}\u{e0041}";
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(lines), || {
+            tracing::warn!(server = %hostile, why = hostile, calls = 3_u64, "it waits: {hostile}");
+        });
+        let text = String::from_utf8(written.lock().unwrap().clone()).unwrap();
+        let hidden = text.trim_end_matches('\n').chars();
+        let hidden: Vec<char> = hidden
+            .filter(|c| mgp_transports::log::is_hidden(*c))
+            .collect();
+        assert!(hidden.is_empty() && text.ends_with('\n'), "{text:?}");
+        assert!(text.contains("calls=3"), "{text}");
     }
 
     /// Decision 0066: a line is one JSON object, whatever others wrote into it.

@@ -363,7 +363,8 @@ async fn what_may_be_secret_is_named_by_who_trusts() {
         "[[servers]]\nid = \"docs\"\nurl = \"http://127.0.0.1:9/mcp\"\nheaders = { A = \"file:../home/id_rsa\", B = \"${MY_TOKEN:-}\" }\n",
     );
     fs::write(clone.at("home/id_rsa"), "key").unwrap();
-    let path = clone.at("project/../home/id_rsa").display().to_string();
+    let path = clone.at("home/id_rsa").canonicalize().unwrap();
+    let path = path.display().to_string();
     let refused = clone.mgp(&["trust", "--yes", "--reads", "MY_TOKEN"]).await;
     let (shown, why) = (
         String::from_utf8_lossy(&refused.stdout).into_owned(),
@@ -371,7 +372,9 @@ async fn what_may_be_secret_is_named_by_who_trusts() {
     );
     assert_eq!(refused.status.code(), Some(2), "{why}");
     for part in [
-        format!("the file {path}, for docs at http://127.0.0.1:9/mcp as headers.A"),
+        format!(
+            "the file {path} (written ../home/id_rsa), for docs at http://127.0.0.1:9/mcp as headers.A"
+        ),
         "the variable MY_TOKEN, for docs at http://127.0.0.1:9/mcp as headers.B".to_owned(),
     ] {
         assert!(shown.contains(&part), "{shown}");

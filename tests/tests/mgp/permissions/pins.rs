@@ -206,3 +206,15 @@ async fn a_damaged_file_of_pins_is_named() {
     let kernel = Kernel::again(folder).await;
     kernel.connected(&["it"]).await;
 }
+
+/// With `pin = "off"` a tool moves itself to another feature set: the operator reads that of its server.
+#[tokio::test]
+async fn a_server_whose_tools_are_not_pinned_is_shown_as_such() {
+    for (line, shown) in [("pin = \"off\"\n", true), ("pin = \"warn\"\n", false)] {
+        let kernel = Kernel::start(&entry("it", line, &[])).await;
+        kernel.connected(&["it"]).await;
+        let info = kernel.mgp(&["servers", "info", "it"]).await.stdout;
+        let info = String::from_utf8_lossy(&info).into_owned();
+        assert_eq!(info.contains("\npins        off: "), shown, "{info}");
+    }
+}

@@ -115,6 +115,27 @@ async fn the_console_is_reached_at_its_own_port_or_a_configured_one() {
     }
 }
 
+/// The page is shown where a browser can sign in, and nowhere else.
+#[tokio::test]
+async fn the_page_is_shown_under_the_console_s_own_port_only() {
+    let console = console(false).await;
+    let shown = |host: &str| {
+        let request = Request::builder().uri("/").header("host", host);
+        page(&console, &request.body(()).unwrap()).status()
+    };
+    for host in ["127.0.0.1:7332", "localhost:7332", "localhost:8000"] {
+        assert_eq!(shown(host), StatusCode::OK, "{host}");
+    }
+    for host in [
+        "127.0.0.1:1",
+        "localhost:8080",
+        "localhost",
+        "evil.example:7332",
+    ] {
+        assert_eq!(shown(host), StatusCode::FORBIDDEN, "{host}");
+    }
+}
+
 /// Decision 0067: over TLS the page's own origin is the one of https.
 #[tokio::test]
 async fn over_tls_the_origin_is_that_of_tls() {

@@ -154,6 +154,16 @@ fn a_record_tells_what_became_of_its_call() {
     assert!(done.reason.unwrap().contains("which is completed"));
 }
 
+/// The number of a record counts what everybody does: the operator reads it, an agent does not.
+#[test]
+fn an_agent_reads_no_number_of_the_log() {
+    let asked = |own| {
+        let told = found(&[(Outcome::Success, json!({}))]).told(ID, own);
+        serde_json::to_value(told.unwrap()).unwrap()["records"][0]["seq"].clone()
+    };
+    assert_eq!((asked(true), asked(false)), (Value::Null, json!(1)));
+}
+
 /// What is no call is no record of one.
 #[test]
 fn other_events_of_a_trace_are_no_calls() {

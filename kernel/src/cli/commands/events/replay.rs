@@ -212,7 +212,7 @@ impl Playing<'_> {
         let params = self.recording.params(step).unwrap_or_default();
         let name = step.about.as_deref().unwrap_or("(no name)");
         let arguments = member(&params, "arguments").unwrap_or("{}");
-        let text = plain(&format!("line {}: {name} {arguments}", step.line)).replace('\n', " ");
+        let text = plain(&format!("line {}: {name} {arguments}", step.line));
         match text.char_indices().nth(ARGUMENTS_MAX) {
             None => text,
             Some((end, _)) => format!("{}… ({} bytes)", &text[..end], text.len()),

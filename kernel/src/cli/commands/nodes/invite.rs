@@ -13,7 +13,7 @@ use crate::cli::args;
 use crate::cli::client::CliContext;
 use crate::cli::failure::Failure;
 use crate::cli::print::{report, say, table};
-use crate::cli::words::{one_line, plain, time};
+use crate::cli::words::{one_line, plain, plain_lines, time};
 use crate::config::{ADVERTISED_MAX, host_port};
 
 /// Widest column of a table, in characters.
@@ -54,11 +54,11 @@ pub(super) fn invite(context: &CliContext, typed: args::Invite) -> Result<(), Fa
             approved,
             addresses,
         } = &invited.about;
-        report(plain(&format!(
+        report(plain_lines(&format!(
             "ticket {id}, for one node as {}, good until {expires_at}; it leads to {}\n\
              it is a secret, and shown this once. On the other machine: `mgp node join -`, and paste it there",
             role.as_str(),
-            addresses.join(", ")
+            plain(&addresses.join(", "))
         )));
         say(plain(&invited.ticket))?;
         report(match approved {

@@ -22,13 +22,14 @@ pub(super) fn rekey(context: &CliContext, typed: args::Rekey) -> Result<(), Fail
         to: typed.to,
     };
     let answer = ask(context, Rekey::METHOD, &params, "changing the key")?;
-    context.show(&answer, |rekeyed: Rekeyed| say(plain(&in_words(&rekeyed))))
+    context.show(&answer, |rekeyed: Rekeyed| say(in_words(&rekeyed)))
 }
 
 fn in_words(rekeyed: &Rekeyed) -> String {
     let Rekeyed {
         name, words, key, ..
     } = rekeyed;
+    let [name, words, key] = [name, words, key].map(|text| plain(text));
     if !rekeyed.restart {
         let told = confirmed(&rekeyed.confirmed);
         return format!(
@@ -46,7 +47,7 @@ fn in_words(rekeyed: &Rekeyed) -> String {
     if rekeyed.cluster.is_some() && !rekeyed.signed {
         let place = match rekeyed.admins.as_slice() {
             [] => "an admin of the cluster".to_owned(),
-            admins => admins.join(" or "),
+            admins => plain(&admins.join(" or ")),
         };
         text += &format!(
             "\nthen an admin says that it is the same node, on {place}:\n  mgp node rekey {name} --to {key}"

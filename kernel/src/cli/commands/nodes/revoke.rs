@@ -30,7 +30,7 @@ pub(super) fn revoke(context: &CliContext, typed: args::RevokeNode) -> Result<()
 
 /// Asks at the terminal. Without one nothing is done.
 fn agreed(ends: &RevokeEnds, typed: &str) -> Result<(), Failure> {
-    report(plain(&in_words(ends)));
+    report(in_words(ends));
     if !io::stdin().is_terminal() {
         return Err(Failure::Usage(format!(
             "there is no terminal to ask on: `mgp node revoke {typed} -y` cuts it off without asking"
@@ -47,6 +47,7 @@ fn in_words(ends: &RevokeEnds) -> String {
     let RevokeEnds {
         name, words, role, ..
     } = ends;
+    let (name, words) = (plain(name), plain(words));
     let mut text = format!(
         "{name} ({words}, {}) is cut off everywhere and for good: under this key it never comes back. With it end:",
         role.as_str()
@@ -85,8 +86,8 @@ fn in_words(ends: &RevokeEnds) -> String {
 fn some(named: &[String], count: u64) -> String {
     let more = count.saturating_sub(named.len() as u64);
     match more {
-        0 => named.join(", "),
-        more => format!("{}, and {more} more", named.join(", ")),
+        0 => plain(&named.join(", ")),
+        more => format!("{}, and {more} more", plain(&named.join(", "))),
     }
 }
 

@@ -18,7 +18,7 @@ use crate::cli::commands::agents::{self, ListedAgents};
 use crate::cli::commands::tools::sets;
 use crate::cli::failure::Failure;
 use crate::cli::print::{ask_yes, report, say};
-use crate::cli::words::plain;
+use crate::cli::words::plain_lines;
 
 /// What the entry is called.
 const ENTRY: &str = "mgp";
@@ -112,7 +112,7 @@ fn one(context: &CliContext, typed: &Connect, client: Client) -> Result<Value, F
         return Ok(told(false));
     }
     if !context.json {
-        say(plain(&file.difference(&after)))?;
+        say(plain_lines(&file.difference(&after)))?;
     }
     if typed.dry_run || !agreed(context, typed, client)? {
         return Ok(told(false));
@@ -163,7 +163,7 @@ fn undo(context: &CliContext, typed: &Connect, client: Client) -> Result<Value, 
         return Ok(told(false));
     }
     if !context.json {
-        say(plain(
+        say(plain_lines(
             &file.difference(after.as_deref().unwrap_or_default()),
         ))?;
     }

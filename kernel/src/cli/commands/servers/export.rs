@@ -15,7 +15,7 @@ use crate::cli::args::Export;
 use crate::cli::client::CliContext;
 use crate::cli::failure::Failure;
 use crate::cli::print::{ask_yes, report, say};
-use crate::cli::words::plain;
+use crate::cli::words::{plain, plain_lines};
 
 /// Whose way of writing most clients understand.
 const COMMON: Client = Client::ClaudeCode;
@@ -47,7 +47,7 @@ pub(in crate::cli::commands) fn export(
     let changed = after != file.before();
     if !context.json {
         match changed {
-            true => say(plain(&file.difference(&after)))?,
+            true => say(plain_lines(&file.difference(&after)))?,
             false => say(format_args!(
                 "nothing to write into {}",
                 file.path.display()

@@ -2,7 +2,6 @@
 
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::servers::{Instance, List, Server};
-use mgp_transports::log::visible;
 use serde_json::json;
 
 use super::ListedServers;
@@ -11,6 +10,10 @@ use crate::cli::client::{CliContext, ProgressLine, read};
 use crate::cli::failure::Failure;
 use crate::cli::print::{say, titled};
 use crate::cli::words::{bytes, one_line, plain, time, used};
+
+/// What is said of a server with `pin = "off"`.
+const UNPINNED: &str =
+    "off: a tool that changes is taken as it is, in whatever feature set it names then";
 
 pub(super) fn show(context: &CliContext, id: &str) -> Result<(), Failure> {
     let doing = "asking the kernel";
@@ -22,14 +25,14 @@ pub(super) fn show(context: &CliContext, id: &str) -> Result<(), Failure> {
         .ok_or_else(|| Failure::Usage(format!("there is no server {}", plain(id))))?;
     match context.json {
         true => say(serde_json::to_string(&server).expect("a server is always JSON")),
-        false => say(plain(in_words(&server).trim_end())),
+        false => say(in_words(&server).trim_end()),
     }
 }
 
 fn in_words(server: &Server) -> String {
-    let mut text = format!("{} is {}", server.id, standing(server));
+    let mut text = format!("{} is {}", plain(&server.id), standing(server));
     if let Some(why) = why(server, usize::MAX) {
-        text += &format!(": {}", visible(why.as_bytes()));
+        text += &format!(": {}", plain(&why));
     }
     text += &format!(", for {}\n", time(server.since_ms));
     for (title, rows) in rows(server) {
@@ -71,6 +74,7 @@ fn rows(server: &Server) -> Vec<(&'static str, Vec<String>)> {
         ("instances", server.instances.iter().map(instance).collect()),
         ("replicas", server.replicas.clone()),
         ("under way", vec![format!("{} calls", server.in_flight)]),
+        ("pins", one(server.unpinned.then(|| UNPINNED.to_owned()))),
         ("odd", odd(server)),
         ("sandbox", sandbox.enforced),
         ("NOT HELD", sandbox.missing),
@@ -178,5 +182,10 @@ mod tests {
                     under way   0 calls\n\
                     odd         3 lines on stdout that were no messages\n";
         assert_eq!(in_words(&server), want);
+        let unpinned = Server {
+            unpinned: true,
+            ..server
+        };
+        assert!(in_words(&unpinned).contains("pins        off: a tool that changes"));
     }
 }

@@ -315,9 +315,10 @@ fn show(context: &CliContext, under_way: &SignIn, no_browser: bool) -> Result<()
     if context.json {
         say(json!({ "open": url, "issuer": issuer, "token_endpoint": goes_to }))?;
     } else {
-        say(plain(&format!(
+        let [issuer, goes_to, url] = [issuer, goes_to, url].map(plain);
+        say(format_args!(
             "the authorization server is {issuer}; what the browser brings back goes to {goes_to}\nsign in at:\n  {url}"
-        )))?;
+        ))?;
     }
     if no_browser {
         report("and paste the address at which the browser ends, then Enter:");

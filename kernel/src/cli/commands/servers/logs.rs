@@ -55,12 +55,13 @@ impl RequestObserver for LogTail {
 
 fn in_words(line: &LogLine) -> String {
     let at = rfc3339(i64::try_from(line.at_ms / 1000).unwrap_or(i64::MAX), 0);
+    // What a server wrote stands behind a mark that no line of the kernel has.
     let by = if line.from == "kernel" {
-        " kernel:"
+        "kernel:"
     } else {
-        ""
+        "|"
     };
-    format!("{at}{by} {}", plain(&line.text))
+    format!("{at} {by} {}", plain(&line.text))
 }
 
 #[cfg(test)]
@@ -74,7 +75,7 @@ mod tests {
             from: from.into(),
             text: "hi".into(),
         };
-        assert_eq!(in_words(&line("server")), "1970-01-01T00:00:01Z hi");
+        assert_eq!(in_words(&line("server")), "1970-01-01T00:00:01Z | hi");
         assert_eq!(in_words(&line("kernel")), "1970-01-01T00:00:01Z kernel: hi");
     }
 }

@@ -4,7 +4,7 @@ use mgp_protocol::mgp::servers::{Instance, Server};
 
 use crate::cli::client::CliContext;
 use crate::cli::failure::Failure;
-use crate::cli::print::{say, table};
+use crate::cli::print::{PlainTable, say, table};
 use crate::cli::words::{bytes, one_line, plain, time};
 
 /// The state of a server that was to start.
@@ -102,7 +102,7 @@ pub(in crate::cli::commands) fn standing(server: &Server) -> String {
 }
 
 /// One row for each server.
-pub(in crate::cli::commands) fn rows(servers: &[Server]) -> comfy_table::Table {
+pub(in crate::cli::commands) fn rows(servers: &[Server]) -> PlainTable {
     let mut table = table(&[
         "SERVER", "STATE", "SINCE", "TOOLS", "PID", "MEMORY", "CPU", "RESTARTS", "NEXT TRY", "WHY",
     ]);

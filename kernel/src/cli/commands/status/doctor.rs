@@ -24,7 +24,6 @@ use crate::cli::args::Doctor;
 use crate::cli::client::CliContext;
 use crate::cli::failure::Failure;
 use crate::cli::print::{report, say, titled};
-use crate::cli::words::plain;
 use crate::config::{self, LoadedConfig};
 
 /// What is looked at.
@@ -110,7 +109,7 @@ const SOME: &str = "https://set";
 fn tell(findings: &[DoctorFinding], file: Option<&PathBuf>) -> Result<(), Failure> {
     for finding in findings {
         let line = [finding.in_words()];
-        say(plain(titled(finding.condition.word(), 8, &line).trim_end()))?;
+        say(titled(finding.condition.word(), 8, &line).trim_end())?;
     }
     let many = |condition| {
         findings

@@ -12,7 +12,7 @@ use crate::cli::words::plain;
 pub(super) fn show(context: &CliContext) -> Result<(), Failure> {
     let answer = context.ask(Tree::METHOD, &json!({}), "asking the kernel")?;
     context.show(&answer, |running: RunningTree| {
-        say(plain(in_words(&running).trim_end()))
+        say(in_words(&running).trim_end())
     })
 }
 
@@ -21,7 +21,7 @@ fn in_words(running: &RunningTree) -> String {
     actor(&mut text, &running.actors, 0);
     text += "\ntasks\n";
     for (name, count) in &running.tasks {
-        text += &format!("  {name}  {} running", count.running);
+        text += &format!("  {}  {} running", plain(name), count.running);
         text += &match count.panicked {
             0 => "\n".to_owned(),
             panicked => format!(", {panicked} panicked\n"),
@@ -31,7 +31,7 @@ fn in_words(running: &RunningTree) -> String {
 }
 
 fn actor(text: &mut String, node: &ActorNode, depth: usize) {
-    *text += &format!("{:width$}{}\n", "", node.name, width = 2 * depth);
+    *text += &format!("{:width$}{}\n", "", plain(&node.name), width = 2 * depth);
     for child in &node.under {
         actor(text, child, depth + 1);
     }

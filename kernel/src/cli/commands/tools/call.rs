@@ -18,7 +18,8 @@ use crate::cli::client::{
 };
 use crate::cli::failure::Failure;
 use crate::cli::print::content::{Saver, render};
-use crate::cli::print::{report, say};
+use crate::cli::print::{report, say, say_theirs};
+use crate::cli::words::indented;
 
 pub(super) fn call(context: &CliContext, call: &Call) -> Result<(), Failure> {
     let typed = arguments::read(&call.arguments, call.json_args.as_deref())?;
@@ -135,8 +136,8 @@ fn show(context: &CliContext, call: &Call, answer: &RawValue) -> Result<(), Fail
     };
     match (context.json, failed) {
         (true, _) => say(answer.get())?,
-        (false, false) => say(render(&result, &saver)?)?,
-        (false, true) => report(render(&result, &saver)?),
+        (false, false) => say_theirs(&render(&result, &saver)?)?,
+        (false, true) => report(indented(&render(&result, &saver)?, "  | ")),
     }
     match failed {
         true => Err(Failure::ToolError),

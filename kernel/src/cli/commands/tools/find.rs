@@ -1,13 +1,12 @@
 //! `mgp tools find`.
 
-use comfy_table::Table;
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::index::{Coverage, Search, Searched, Tool};
 
 use crate::cli::args::Find;
 use crate::cli::client::{CliContext, names};
 use crate::cli::failure::Failure;
-use crate::cli::print::{say, table};
+use crate::cli::print::{PlainTable, say, table};
 use crate::cli::words::{one_line, plain};
 
 pub(super) fn find(context: &CliContext, find: &Find) -> Result<(), Failure> {
@@ -41,7 +40,7 @@ pub(super) fn find(context: &CliContext, find: &Find) -> Result<(), Failure> {
     })
 }
 
-fn results(found: &Searched) -> Table {
+fn results(found: &Searched) -> PlainTable {
     let mut table = table(&["FITS", "TOOL", "RISK", "WHAT IT DOES"]);
     for tool in &found.tools {
         table.add_row([

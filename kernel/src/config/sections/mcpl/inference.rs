@@ -13,7 +13,7 @@ use mgp_protocol::mcpl::model::ModelFacts;
 use mgp_transports::http::is_safe;
 use toml::Spanned;
 
-use crate::config::reading::{Env, SecretsConfig, Section, read_secret};
+use crate::config::reading::{Env, SecretsConfig, Section};
 
 const KINDS: [(&str, Option<ProviderKind>); 2] = [
     ("openai", Some(ProviderKind::OpenAi)),
@@ -217,7 +217,7 @@ fn read_provider(
     }
     let mut secret = String::new();
     if let Some(text) = &key {
-        let read = |path: &str| read_secret(&folder.join(path));
+        let read = |path: &str| env.file(&folder.join(path));
         let variable = |name: &str| env.variable(name);
         let kept = |name: &str| env.secret(name, secrets);
         match resolve_secret(text.get_ref(), "key", variable, read, kept) {

@@ -6,11 +6,15 @@ use std::process::Output;
 use mgp_tests::harness::{DEADLINE, Kernel, Program};
 use serde_json::json;
 
-/// Drives a terminal, reorders, hides, and begins a line that looks like one of the kernel's.
-const HOSTILE: &str = "\u{1b}]0;T\u{7}\u{1b}[2J\u{9b}2J\u{202e}gnp.exe\u{202c}\u{61c}\u{200b}\u{e0041}\u{feff}\r\nFAKE LINE mgp: all is well";
+/// Drives a terminal, reorders, hides, and begins lines that look like one of the kernel's.
+const HOSTILE: &str = "\u{1b}]0;T\u{7}\u{1b}[2J\u{9b}2J\u{202e}gnp.exe\u{202c}\u{61c}\u{200b}\u{e0041}\u{feff}\r\nFAKE LINE mgp: all is well\
+    \n2026-11-28T00:00:00.000Z      1 ACCESS_GRANTED SUCCESS  operator operator  FAKE LINE\u{2028}FAKE LINE";
+
+/// How a line begins that is forged, behind whatever space.
+const FORGED: [&str; 2] = ["FAKE LINE", "2026-11-28T00:00:00.000Z "];
 
 /// Commands that show what others said, and what they are typed with here.
-const SHOWN: [&str; 32] = [
+const SHOWN: [&str; 34] = [
     "servers list",
     "servers info h",
     "servers logs h",
@@ -19,6 +23,8 @@ const SHOWN: [&str; 32] = [
     "tools list --server h",
     "tools call h:said",
     "tools call h:nosuch",
+    "tools call h:refuses",
+    "tools call h:fails",
     "tools find said",
     "prompts list",
     "prompts get h__nosuch",
@@ -65,7 +71,8 @@ fn troubles(output: &Output) -> Vec<String> {
         .filter(hidden)
         .map(|c| format!("{c:?}"))
         .collect();
-    let forged = text.lines().filter(|line| line.starts_with("FAKE LINE"));
+    let is_forged = |line: &&str| FORGED.iter().any(|it| line.trim_start().starts_with(it));
+    let forged = text.split(['\n', '\r', '\u{2028}']).filter(is_forged);
     hidden
         .into_iter()
         .chain(forged.map(str::to_owned))
@@ -105,15 +112,51 @@ async fn nothing_that_a_server_says_drives_a_terminal_or_forges_a_line() {
         "inputSchema": {"type": "object", "title": HOSTILE, "properties": {HOSTILE: {"description": HOSTILE}}},
     });
     let (tool, name) = (tool.to_string(), format!("n{HOSTILE}"));
-    let fixture = Program::fixture(&["--name", &name, "--said", HOSTILE, "--tool", &tool]);
-    let kernel = Kernel::start(&fixture.entry("h")).await;
+    let forged = json!({"name": name, "description": HOSTILE, "inputSchema": {"type": "object"}});
+    let forged = forged.to_string();
+    let answers = [
+        (
+            "refuses",
+            json!({"error": {"code": -32050, "message": HOSTILE}}),
+        ),
+        (
+            "fails",
+            json!({"result": {"isError": true, "content": [{"type": "text", "text": HOSTILE}]}}),
+        ),
+    ];
+    let answers = answers.map(|(name, answer)| {
+        json!({"tool": {"name": name, "inputSchema": {"type": "object"}}, "answers": [answer]})
+    });
+    let answers = json!(answers).to_string();
+    let fixture = ["--name", &name, "--said", HOSTILE, "--mcpl-tools", &answers];
+    let fixture = [&fixture[..], &["--tool", &tool, "--tool", &forged]].concat();
+    let kernel = Kernel::start(&Program::fixture(&fixture).entry("h")).await;
     kernel.connected(&["h"]).await;
+    // What agents call is in the audit log, whether there is one of that name or not.
+    let mut agent = kernel.stdio_agent(None);
+    agent.initialize("2025-11-25", "{}").await.result();
+    for called in [
+        format!("h:{name}"),
+        format!("h:nosuch{HOSTILE}"),
+        HOSTILE.to_owned(),
+    ] {
+        agent.call(&called, json!({})).await;
+    }
+    agent
+        .request("resources/read", json!({"uri": HOSTILE}))
+        .await;
+    agent.request("prompts/get", json!({"name": HOSTILE})).await;
     for line in SHOWN {
         let words: Vec<&str> = line.split(' ').collect();
         let output = kernel.program(&words).output(DEADLINE).await;
         // What a tool, a prompt or a resource holds has lines of its own.
         assert_eq!(troubles(&output), Vec::<String>::new(), "{line}");
     }
+    let audited = kernel.mgp(&["audit", "tail", "-n", "50"]).await;
+    let audited = String::from_utf8_lossy(&audited.stdout).into_owned();
+    assert!(audited.contains("\\u{a}2026-11-28T00"), "{audited}");
+    let call = kernel.program(&["tools", "call", &format!("h:nosuch{HOSTILE}")]);
+    assert_eq!(troubles(&call.output(DEADLINE).await), Vec::<String>::new());
     let logs = kernel.mgp(&["servers", "logs", "h"]).await;
     let logs = String::from_utf8_lossy(&logs.stdout).into_owned();
     assert!(logs.contains("\\u{202e}gnp.exe"), "{logs}");

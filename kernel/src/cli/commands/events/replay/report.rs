@@ -41,13 +41,14 @@ impl DifferentStep {
     fn in_words(&self) -> String {
         let about = self.about.as_deref().unwrap_or_default();
         let what = format!("{} {about}", self.method);
-        let mut lines = vec![format!("line {}: {}", self.line, what.trim_end())];
+        let what = plain(what.trim_end());
+        let mut lines = vec![format!("line {}: {what}", self.line)];
         for difference in &self.differences {
             let at = match difference.at.as_str() {
                 "" => "(the whole answer)",
                 at => at,
             };
-            lines.push(format!("  {at}"));
+            lines.push(format!("  {}", plain(at)));
             let sides = [("-", &difference.recorded), ("+", &difference.now)];
             for (mark, value) in sides {
                 if let Some(value) = value {
@@ -78,7 +79,7 @@ impl ReplayReport {
             return say(self.in_json());
         }
         for different in &self.different {
-            say(plain(&different.in_words()))?;
+            say(different.in_words())?;
         }
         for skipped in &self.skipped {
             say(plain(&skipped.to_string()))?;

@@ -34,7 +34,12 @@ pub(super) fn in_words(sources: &Sources, plan: &Plan, writing: &EntriesToWrite)
         ));
     }
     if !writing.servers.is_empty() {
-        lines.push(format!("\nto be added to {}:\n", writing.file.display()));
+        let file = writing.file.display();
+        lines.extend([
+            String::new(),
+            format!("to be added to {file}:"),
+            String::new(),
+        ]);
         lines.extend(writing.added().lines().map(|line| match line.is_empty() {
             true => String::new(),
             false => format!("+ {line}"),
@@ -43,7 +48,9 @@ pub(super) fn in_words(sources: &Sources, plan: &Plan, writing: &EntriesToWrite)
     }
     lines.extend(notes(writing));
     lines.extend(left_out(sources, plan));
-    plain(lines.join("\n").trim_end())
+    // A name in a client's file makes no line of its own.
+    let lines = lines.iter().map(|line| plain(line));
+    lines.collect::<Vec<_>>().join("\n").trim_end().to_owned()
 }
 
 fn notes(writing: &EntriesToWrite) -> Vec<String> {

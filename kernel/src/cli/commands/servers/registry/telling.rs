@@ -49,12 +49,12 @@ pub(super) fn in_words(
     }
     let optional: Vec<_> = plan.optional().map(PublishedInput::called).collect();
     add("may have", &optional.join(", "));
-    plain(&lines.join("\n"))
+    joined(&lines)
 }
 
 /// The entry, each word as it is.
 pub(super) fn entry(entry: &Add, plan: &InstallPlan) -> String {
-    let mut lines = vec![format!("\nto be added as {}:", entry.id)];
+    let mut lines = vec![String::new(), format!("to be added as {}:", entry.id)];
     match &plan.url {
         Some(url) => lines.push(format!("  reached at    {url}")),
         None => {
@@ -83,7 +83,13 @@ pub(super) fn entry(entry: &Add, plan: &InstallPlan) -> String {
             words.join(" ")
         ));
     }
-    plain(&lines.join("\n"))
+    joined(&lines)
+}
+
+/// Each as one line, whatever its publisher put into it.
+fn joined(lines: &[String]) -> String {
+    let lines = lines.iter().map(|line| plain(line));
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 pub(super) fn to_json(

@@ -15,7 +15,7 @@ use mgp_store::trouble::explained;
 use super::Patient;
 use super::finding::DoctorFinding;
 use crate::cli::failure::Failure;
-use crate::cli::words::plain;
+use crate::cli::words::{plain, plain_lines};
 use crate::config;
 use crate::config::named_secrets::KernelLookup;
 
@@ -38,7 +38,11 @@ pub(super) fn write(
         system()
     );
     for finding in findings {
-        text += &format!("{} {}\n", finding.condition.word(), finding.in_words());
+        text += &format!(
+            "{} {}\n",
+            finding.condition.word(),
+            plain(&finding.in_words())
+        );
     }
     text += "\n# Servers\n";
     for server in &patient.loaded.servers {
@@ -49,7 +53,7 @@ pub(super) fn write(
     }
     text += "\n# The end of kernel.log\n";
     text += &log(&patient.data_dir).unwrap_or_else(|| "there is none\n".to_owned());
-    let text = Mask::of(patient).over(&plain(&text));
+    let text = Mask::of(patient).over(&plain_lines(&text));
     let written = atomic_file::write(&path, text.as_bytes());
     written.map_err(|e| Failure::Other(explained(&path, &e)))?;
     Ok(path)

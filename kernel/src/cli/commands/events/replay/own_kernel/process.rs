@@ -12,7 +12,6 @@ use std::time::{Duration, Instant};
 
 use super::{PACE, PATIENCE};
 use crate::cli::failure::Failure;
-use crate::cli::words::plain;
 
 /// Bytes of what it wrote at last that are shown when it does not start.
 const TOLD: usize = 4 << 10;
@@ -56,10 +55,10 @@ impl KernelProcess {
     /// Why it is not there, in its own words.
     pub(super) fn not_started(&mut self) -> Failure {
         self.end();
-        Failure::Other(plain(&format!(
+        Failure::Other(format!(
             "the kernel for the replay did not start:\n{}",
             self.log.said().trim_end()
-        )))
+        ))
     }
 
     /// Whether it ends within its time.

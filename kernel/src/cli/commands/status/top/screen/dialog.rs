@@ -10,7 +10,7 @@ use crate::cli::commands::status::top::model::{TopModel, TopSubject};
 use crate::cli::commands::status::top::questions::{TopAnswer, TopQuestion};
 use crate::cli::commands::status::top::rows::TopOrder;
 use crate::cli::commands::status::top::words::{rate, share, span};
-use crate::cli::words::{bytes, plain, time};
+use crate::cli::words::{bytes, indented, plain, time};
 
 /// Most lines of a dialog: what is longer is to be read where it is whole.
 const LINES: usize = 2000;
@@ -73,7 +73,7 @@ pub(super) fn draw(
 /// A question with all there is to read.
 fn asked(question: &TopQuestion, now_ms: u64) -> Vec<String> {
     let mut lines = vec![question.kind.to_owned()];
-    lines.extend(plain(&question.text).lines().map(str::to_owned));
+    lines.extend(indented(&question.text, "  | ").lines().map(str::to_owned));
     lines.push(String::new());
     // A line of the kernel's stays one, whatever a server put into it.
     lines.extend(
