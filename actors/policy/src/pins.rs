@@ -384,7 +384,7 @@ impl SharedPins {
         let details = open.iter().flat_map(|change| {
             let tool = &*change.tool.own_name;
             let old = old.get(tool).map(|text| &**text);
-            difference(tool, old, &change.tool.sent(), &change.changed)
+            difference(tool, old, change.tool.sent(), &change.changed)
         });
         let question = ApprovalQuestion {
             subject: Subject::Pins,

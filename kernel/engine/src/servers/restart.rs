@@ -347,10 +347,11 @@ mod tests {
             assert_eq!(restarts.within_window(at(10)), 0);
             let mut now = at(10);
             for _ in 0..100 {
-                match restarts.exited(&ended, false, now) {
-                    RestartVerdict::Restart { after, .. } => now = now + after,
-                    other => panic!("{other:?}"),
-                }
+                let verdict = restarts.exited(&ended, false, now);
+                let RestartVerdict::Restart { after, .. } = verdict else {
+                    panic!("{verdict:?}");
+                };
+                now = now + after;
             }
             assert!(now.since(at(10)) > SESSION_GAP * 99, "{now:?}");
             let later = now + SESSION_GAP * SESSIONS_AT_ONCE;

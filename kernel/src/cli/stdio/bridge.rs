@@ -106,7 +106,7 @@ pub(super) fn run(
             Err(_) => {
                 let within = LAST_ANSWERS.as_millis();
                 let lost = "the input ended, and what was under way was not answered within";
-                report(&format!("mgp: {lost} {within} ms"));
+                report(format!("mgp: {lost} {within} ms"));
                 Ok(())
             }
         },

@@ -221,7 +221,7 @@ fn object(
             Some((member, form)) => fate(value.get(), member, *form, place, slips)?,
             None => Fate::Stays,
         };
-        rebuilt.take(name, value, fate);
+        rebuilt.take(name.clone(), value, fate);
     }
     Ok(rebuilt.finish())
 }
@@ -345,7 +345,7 @@ struct Rebuilt<'a> {
 }
 
 impl<'a> Rebuilt<'a> {
-    fn take(&mut self, name: &Cow<'a, str>, value: &'a RawValue, fate: Fate) {
+    fn take(&mut self, name: Cow<'a, str>, value: &'a RawValue, fate: Fate) {
         let value = match fate {
             Fate::Stays => Cow::Borrowed(value.get()),
             Fate::Becomes(text) => {
@@ -357,7 +357,7 @@ impl<'a> Rebuilt<'a> {
                 return;
             }
         };
-        self.members.push((name.clone(), value));
+        self.members.push((name, value));
     }
 
     fn put(&mut self, name: &'static str, value: impl Into<Cow<'a, str>>) {
@@ -415,7 +415,7 @@ fn root_schema(
             }
             _ => Fate::Stays,
         };
-        rebuilt.take(name, value, fate);
+        rebuilt.take(name.clone(), value, fate);
     }
     if is_input && !typed {
         slips.note(format!("{member} has no \"type\""));
@@ -436,9 +436,9 @@ fn boolean_properties(json: &str, member: &str, slips: &mut Slips) -> Option<Str
         };
         if let Some(schema) = instead {
             slips.note(format!("{member}: a property is {}", value.get()));
-            rebuilt.take(name, value, Fate::Becomes(schema.into()));
+            rebuilt.take(name.clone(), value, Fate::Becomes(schema.into()));
         } else {
-            rebuilt.take(name, value, Fate::Stays);
+            rebuilt.take(name.clone(), value, Fate::Stays);
         }
     }
     rebuilt.finish()
@@ -466,7 +466,7 @@ impl SchemaMender {
             let json = value.get();
             if json == "null" && NEVER_NULL.contains(&&**name) {
                 slips.note(format!("{}: \"{name}\" is null", self.member));
-                rebuilt.take(name, value, Fate::Goes);
+                rebuilt.take(name.clone(), value, Fate::Goes);
                 continue;
             }
             let inner = match &**name {
@@ -485,7 +485,7 @@ impl SchemaMender {
                 | "dependentSchemas" => {
                     if json.trim_matches(['[', ']', ' ']).is_empty() {
                         slips.note(format!("{}: \"{name}\" is an array", self.member));
-                        rebuilt.take(name, value, Fate::Goes);
+                        rebuilt.take(name.clone(), value, Fate::Goes);
                         continue;
                     }
                     self.each_of(json, depth, slips)
@@ -504,12 +504,16 @@ impl SchemaMender {
                 "anyOf" | "oneOf" | "allOf" | "prefixItems" => self.all_of(json, depth, slips),
                 "examples" if !json.starts_with('[') => {
                     slips.note(format!("{}: \"examples\" is no array", self.member));
-                    rebuilt.take(name, value, Fate::Goes);
+                    rebuilt.take(name.clone(), value, Fate::Goes);
                     continue;
                 }
                 _ => None,
             };
-            rebuilt.take(name, value, inner.map_or(Fate::Stays, Fate::Becomes));
+            rebuilt.take(
+                name.clone(),
+                value,
+                inner.map_or(Fate::Stays, Fate::Becomes),
+            );
         }
         rebuilt.finish()
     }
@@ -520,7 +524,11 @@ impl SchemaMender {
         let mut rebuilt = Rebuilt::default();
         for (name, value) in &all {
             let inner = self.schema(value.get(), depth + 1, slips);
-            rebuilt.take(name, value, inner.map_or(Fate::Stays, Fate::Becomes));
+            rebuilt.take(
+                name.clone(),
+                value,
+                inner.map_or(Fate::Stays, Fate::Becomes),
+            );
         }
         rebuilt.finish()
     }
