@@ -18,7 +18,6 @@ pub(super) use problems::{Problems, WrittenOrder};
 pub(super) use section::Section;
 pub(super) use source_file::SourceFile;
 pub(super) use values::Values;
-use values::read_secret;
 
 /// How variables alone are looked up.
 pub type Variables<'e> = dyn Fn(&str) -> Option<String> + 'e;

@@ -1,9 +1,13 @@
 //! Where the values come from that a file only refers to.
 
 use std::fs;
+use std::io::Read;
 use std::path::Path;
 
-use super::read_secret;
+use mgp_store::regular_file;
+
+/// Longest secret read from a file, in bytes.
+const MAX_SECRET: u64 = 64 << 10;
 
 /// What a word of the command holds in the place of the name.
 pub(crate) const NAME: &str = "{name}";
@@ -75,5 +79,17 @@ impl Lookup for Unread {
             Ok(_) => Err("it is no plain file".to_owned()),
             Err(e) => Err(e.to_string()),
         }
+    }
+}
+
+fn read_secret(path: &Path) -> Result<String, String> {
+    let mut text = String::new();
+    let file = regular_file::open(path).map_err(|e| e.to_string())?;
+    file.take(MAX_SECRET + 1)
+        .read_to_string(&mut text)
+        .map_err(|e| e.to_string())?;
+    match text.len() as u64 > MAX_SECRET {
+        true => Err(format!("more than {MAX_SECRET} bytes")),
+        false => Ok(text),
     }
 }

@@ -1,18 +1,13 @@
 //! The values of an entry with variables and secrets put in.
 
 use std::collections::BTreeMap;
-use std::io::Read;
 use std::ops::Range;
 use std::path::Path;
 
 use mgp_engine::env::{Unresolved, interpolate, resolve_secret};
-use mgp_store::regular_file;
 use toml::Spanned;
 
 use super::{Env, SecretsConfig, Section};
-
-/// Longest secret read from a file, in bytes.
-const MAX_SECRET: u64 = 64 << 10;
 
 /// Puts values in, and gathers what could not be had. No message shows a value.
 pub(crate) struct Values<'e> {
@@ -95,17 +90,5 @@ impl<'e> Values<'e> {
         for (span, wrong) in self.wrong {
             entry.refuse(span, format!("{}: {wrong}", entry.name()));
         }
-    }
-}
-
-pub(crate) fn read_secret(path: &Path) -> Result<String, String> {
-    let mut text = String::new();
-    let file = regular_file::open(path).map_err(|e| e.to_string())?;
-    file.take(MAX_SECRET + 1)
-        .read_to_string(&mut text)
-        .map_err(|e| e.to_string())?;
-    match text.len() as u64 > MAX_SECRET {
-        true => Err(format!("more than {MAX_SECRET} bytes")),
-        false => Ok(text),
     }
 }
