@@ -14,11 +14,11 @@ const SHARED_FROM: usize = 16;
 #[derive(Debug)]
 pub(super) struct CallPlaces {
     limit: usize,
-    taken: Mutex<Taken>,
+    taken: Mutex<TakenPlaces>,
 }
 
 #[derive(Debug, Default)]
-struct Taken {
+struct TakenPlaces {
     all: usize,
     by: HashMap<AgentId, usize>,
 }

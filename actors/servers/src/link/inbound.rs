@@ -19,6 +19,7 @@ use mgp_protocol::refusal::Refusal;
 use serde_json::value::RawValue;
 
 use super::Link;
+use super::wire::without_mark;
 
 /// Lines that are no messages are logged up to this number, then only counted.
 const NOISE_SHOWN: u64 = 20;
@@ -153,14 +154,6 @@ impl Link {
         let mut ids = Vec::new();
         self.pending.for_each(|id, _| ids.push(id));
         (ids.len() == 1).then(|| ids[0])
-    }
-}
-
-/// A message without the mark that some writers put before a text (RFC 8259, section 8.1).
-pub(super) fn without_mark(frame: Bytes) -> Bytes {
-    match frame.starts_with(b"\xef\xbb\xbf") {
-        true => frame.slice(3..),
-        false => frame,
     }
 }
 

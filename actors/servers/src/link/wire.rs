@@ -125,3 +125,11 @@ fn refused(link: &Link, error: SendError) -> Refusal {
         }
     }
 }
+
+/// A message without the mark that some writers put before a text (RFC 8259, section 8.1).
+pub(super) fn without_mark(frame: Bytes) -> Bytes {
+    match frame.starts_with(b"\xef\xbb\xbf") {
+        true => frame.slice(3..),
+        false => frame,
+    }
+}

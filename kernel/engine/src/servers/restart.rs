@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use crate::clock::MonotonicTime;
 use crate::servers::spec::{RestartPolicy, RestartRules};
-use crate::servers::supervision::pace::StartBudget;
 
 /// How a server stopped.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -205,6 +204,22 @@ impl RestartTurns {
     /// Gives a turn; answers when it is, not before `now`.
     pub fn take(&mut self, now: MonotonicTime) -> MonotonicTime {
         now + self.0.take(now, AT_ONCE, GAP)
+    }
+}
+
+/// A few at once, then one after the other.
+#[derive(Clone, Debug, Default)]
+pub(super) struct StartBudget {
+    /// When the budget is full again.
+    paid: MonotonicTime,
+}
+
+impl StartBudget {
+    /// Takes one; returns how long it has to wait.
+    pub(super) fn take(&mut self, now: MonotonicTime, at_once: u32, gap: Duration) -> Duration {
+        let wait = self.paid.since(now).saturating_sub(gap * (at_once - 1));
+        self.paid = self.paid.max(now) + gap;
+        wait
     }
 }
 

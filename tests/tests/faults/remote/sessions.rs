@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use mgp_tests::harness::program::remote_entry;
 use mgp_tests::harness::{DEADLINE, Kernel, Upstream, wait_until};
@@ -188,26 +187,6 @@ async fn ended_sessions_are_no_crashes() {
         (&json!("connected"), &json!(0)),
         "{far}"
     );
-}
-
-/// Who ends each session at once makes the kernel open them at a rate.
-#[tokio::test]
-async fn sessions_that_end_at_once_are_opened_at_a_rate() {
-    let far = OddServer::start(|asked| match asked.method.as_str() {
-        _ if asked.verb == "GET" => OddReply::text(404, "Session not found"),
-        "ping" => OddReply::text(404, "Session not found"),
-        _ => usual(asked, &json!({})).opening("s"),
-    })
-    .await;
-    let kernel = Kernel::start(&remote_entry("far", &far.url())).await;
-    wait_until("a handshake", DEADLINE, async || {
-        far.times("initialize") >= 1
-    })
-    .await;
-    tokio::time::sleep(Duration::from_secs(5)).await;
-    let times = far.times("initialize");
-    assert!(times <= 14, "{times} handshakes in five seconds");
-    drop(kernel);
 }
 
 /// HTTP+SSE: a stream that its server closes while it is idle ends a session, and nothing else.

@@ -3,27 +3,7 @@
 use std::time::Duration;
 
 use crate::clock::MonotonicTime;
-
-/// A few at once, then one after the other.
-#[derive(Clone, Debug, Default)]
-pub(in crate::servers) struct StartBudget {
-    /// When the budget is full again.
-    paid: MonotonicTime,
-}
-
-impl StartBudget {
-    /// Takes one; returns how long it has to wait.
-    pub(in crate::servers) fn take(
-        &mut self,
-        now: MonotonicTime,
-        at_once: u32,
-        gap: Duration,
-    ) -> Duration {
-        let wait = self.paid.since(now).saturating_sub(gap * (at_once - 1));
-        self.paid = self.paid.max(now) + gap;
-        wait
-    }
-}
+use crate::servers::restart::StartBudget;
 
 /// A stream that was open for so long may be opened again at once: no server can have more of them a second.
 const STEADY: Duration = Duration::from_secs(1);

@@ -17,7 +17,7 @@ use mgp_transports::http::client::{
 
 use super::{HttpWire, SESSION, SseWire, VERSION, is, mirrored};
 use crate::link::MirroredHeaders;
-use crate::link::inbound::without_mark;
+use crate::link::wire::without_mark;
 use crate::login::ServerClient;
 
 /// How long a server may take to name its endpoint on an SSE stream.
