@@ -61,13 +61,18 @@ fn try_run(options: &Options) -> Result<ExitCode, String> {
         let mut reasons = reasons.clone();
         let mutants = mutants(batch)?;
         let mut results = Results::load(&folder(batch))?;
-        let before = figures::judge(batch, &mutants, &results, &mut reasons);
+        let before = figures::count_batch(batch, &mutants, &results, &mut reasons);
         if !options.figures && !before.is_settled() {
             println!("\n== {}: {} mutants", batch.name(), mutants.len());
             test(batch)?;
             results = Results::load(&folder(batch))?;
         }
-        figures.add(figures::judge(batch, &mutants, &results, &mut reasons));
+        figures.add(figures::count_batch(
+            batch,
+            &mutants,
+            &results,
+            &mut reasons,
+        ));
     }
     print!("{figures}");
     Ok(ExitCode::from(u8::from(!figures.passed())))

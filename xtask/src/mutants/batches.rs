@@ -209,7 +209,7 @@ impl fmt::Display for Batch {
 }
 
 /// The batch of a file: the innermost one.
-fn of_file(file: &str) -> Option<&'static Batch> {
+fn find_batch(file: &str) -> Option<&'static Batch> {
     let all = BATCHES.iter().filter(|batch| batch.holds(file));
     all.max_by_key(|batch| batch.module.len())
 }
@@ -226,7 +226,7 @@ pub(crate) fn chosen(paths: &[PathBuf]) -> Result<Vec<&'static Batch>, String> {
         let inner = BATCHES.iter().filter(|batch| is_below(batch.module, text));
         let inner: Vec<&Batch> = inner.collect();
         let found = match inner.is_empty() {
-            true => Vec::from_iter(of_file(text).filter(|_| workspace().join(text).exists())),
+            true => Vec::from_iter(find_batch(text).filter(|_| workspace().join(text).exists())),
             false => inner,
         };
         if found.is_empty() {
@@ -274,7 +274,7 @@ mod tests {
                     let entries = std::fs::read_dir(full).unwrap();
                     open.extend(entries.map(|entry| path.join(entry.unwrap().file_name())));
                 } else {
-                    let batch = of_file(path.to_str().unwrap());
+                    let batch = find_batch(path.to_str().unwrap());
                     assert_eq!(batch.map(Batch::package), Some(package), "{path:?}");
                 }
             }
@@ -311,10 +311,10 @@ mod tests {
 
     #[test]
     fn an_outer_batch_leaves_out_the_inner_ones() {
-        let policy = of_file("kernel/engine/src/policy/permissions.rs").unwrap();
+        let policy = find_batch("kernel/engine/src/policy/permissions.rs").unwrap();
         let excluded: Vec<String> = policy.excluded_files().collect();
         assert!(excluded.contains(&"kernel/engine/src/policy/pins.rs".to_owned()));
-        let pins = of_file("kernel/engine/src/policy/pins/difference.rs").unwrap();
+        let pins = find_batch("kernel/engine/src/policy/pins/difference.rs").unwrap();
         assert_eq!(pins.excluded_files().count(), 0);
     }
 }

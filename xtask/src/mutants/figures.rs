@@ -62,7 +62,7 @@ impl Judgement {
 }
 
 /// Counts the mutants of a batch, and looks up the reasons of those that were missed.
-pub(crate) fn judge(
+pub(crate) fn count_batch(
     batch: &Batch,
     mutants: &[String],
     results: &Results,

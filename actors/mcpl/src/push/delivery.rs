@@ -206,7 +206,7 @@ impl PushTo {
 
 async fn ask_agent(policy: &PushPolicy, agent: &McplAgent, params: &str) -> HostReply {
     match agent.ask(Event::METHOD, params, policy.agent).await {
-        Ok(Ok(result)) => said(&result),
+        Ok(Ok(result)) => read_reply(&result),
         Ok(Err(error)) => {
             let error = String::from_utf8_lossy(&error);
             HostReply::Refused(format!("the agent answered an error: {error}"))
@@ -221,7 +221,7 @@ async fn ask_agent(policy: &PushPolicy, agent: &McplAgent, params: &str) -> Host
     }
 }
 
-fn said(result: &[u8]) -> HostReply {
+fn read_reply(result: &[u8]) -> HostReply {
     let read = std::str::from_utf8(result).ok();
     let read = read.and_then(|text| lookalike::from_object::<PushAnswer>(text).ok());
     match read.map(PushAnswer::bounded) {

@@ -437,13 +437,15 @@ impl Link {
         self.settled(id, outcome);
     }
 
-    /// Settles a call, once; an answer to no pending call is dropped (CMCP-007, CMCP-070).
-    pub(super) fn settled(&self, id: u64, outcome: Outcome) {
-        if let Some(call) = self.pending.take(id) {
-            let _ = call.answer.send(self.received(&call.exchange, outcome));
-            self.questions.reconsider();
-            self.callbacks.call_over(id);
-        }
+    /// Settles a call, once; an answer to no pending call is dropped (CMCP-007, CMCP-070), and false.
+    pub(super) fn settled(&self, id: u64, outcome: Outcome) -> bool {
+        let Some(call) = self.pending.take(id) else {
+            return false;
+        };
+        let _ = call.answer.send(self.received(&call.exchange, outcome));
+        self.questions.reconsider();
+        self.callbacks.call_over(id);
+        true
     }
 }
 

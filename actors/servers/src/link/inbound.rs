@@ -75,13 +75,15 @@ impl Link {
         id: Option<RequestId>,
         outcome: Result<&RawValue, &RawValue>,
     ) {
-        let known = |number: &u64| *number <= self.pending.newest();
-        let Some(id) = id.as_ref().and_then(|id| self.meant(id)).filter(known) else {
+        let Some(number) = id.as_ref().and_then(|id| self.meant(id)) else {
             return self.unknown(id.as_ref(), outcome);
         };
-        match outcome {
-            Ok(result) => self.settled(id, Ok(frame.slice_ref(result.get().as_bytes()))),
-            Err(error) => self.settled(id, Err(Refusal::Peer(error.to_owned()))),
+        let received = match outcome {
+            Ok(result) => Ok(frame.slice_ref(result.get().as_bytes())),
+            Err(error) => Err(Refusal::Peer(error.to_owned())),
+        };
+        if !self.settled(number, received) && number > self.pending.newest() {
+            self.unknown(id.as_ref(), outcome);
         }
     }
 

@@ -385,7 +385,7 @@ impl SaidBody {
                     ),
                 }
             }
-            status => in_words(link, status, &said, hint),
+            status => refusal_of_status(link, status, &said, hint),
         }
     }
 }
@@ -405,10 +405,10 @@ pub(in crate::link) fn without_words(
     status: StatusCode,
     hint: Option<String>,
 ) -> Refusal {
-    in_words(link, status, &format!("HTTP {status}"), hint)
+    refusal_of_status(link, status, &format!("HTTP {status}"), hint)
 }
 
-fn in_words(link: &Link, status: StatusCode, said: &str, hint: Option<String>) -> Refusal {
+fn refusal_of_status(link: &Link, status: StatusCode, said: &str, hint: Option<String>) -> Refusal {
     let guarded = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
     let headers = || guarded.then(|| "; check `headers` of this server in mgp.toml".to_owned());
     let hint = hint.or_else(headers).unwrap_or_default();

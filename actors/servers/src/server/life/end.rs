@@ -23,7 +23,7 @@ pub(in crate::server) enum End {
 
 impl End {
     /// The same end, of a life whose session its server ended.
-    pub(super) fn of_session(self, is_over: bool) -> Self {
+    pub(super) fn refine_by_session(self, is_over: bool) -> Self {
         match self {
             Self::Failed(why) if is_over => Self::SessionEnded(why),
             end @ (Self::Stopped

@@ -239,7 +239,7 @@ impl ServerLife {
             spoken(&link).ok_or_else(|| HandshakeError::Failed("it speaks no MCP".into()))
         };
         let end = Box::pin(self.serve(&link, shake)).await;
-        let end = end.of_session(wire.session_is_over());
+        let end = end.refine_by_session(wire.session_is_over());
         self.lose(&link, &end);
         let _ = tokio::time::timeout(self.spec.limits.stop_grace, wire.delete()).await;
         end
@@ -251,7 +251,7 @@ impl ServerLife {
         let listening = link.tends("server.stream", listening);
         let shake = async { Ok(handshake::legacy(&link, &self.connector.version).await?) };
         let end = Box::pin(self.serve(&link, shake)).await;
-        let end = end.of_session(wire.session_is_over());
+        let end = end.refine_by_session(wire.session_is_over());
         self.lose(&link, &end);
         listening.abort();
         end

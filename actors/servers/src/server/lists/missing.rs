@@ -52,7 +52,7 @@ impl ServerState {
         if more > 0 {
             left_out.push(format!("and {more} more"));
         }
-        left_out.extend(self.paces.words());
+        left_out.extend(self.paces.describe_waiting());
         left_out
     }
 

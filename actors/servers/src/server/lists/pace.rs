@@ -27,7 +27,7 @@ struct ListPace {
 }
 
 impl ListPaces {
-    fn of(&mut self, list: List) -> &mut ListPace {
+    fn entry(&mut self, list: List) -> &mut ListPace {
         let place = self.0.iter().position(|pace| pace.list == list);
         let place = place.unwrap_or_else(|| {
             self.0.push(ListPace {
@@ -42,7 +42,7 @@ impl ListPaces {
     }
 
     /// The lists that have had to wait lately, in words.
-    pub(super) fn words(&self) -> impl Iterator<Item = String> {
+    pub(super) fn describe_waiting(&self) -> impl Iterator<Item = String> {
         let waiting = self.0.iter().filter(|pace| pace.calm.is_some());
         waiting.map(|pace| {
             let method = match pace.list {
@@ -59,7 +59,7 @@ impl ServerActor {
     /// True where the fetch of this list has to wait: it follows by itself.
     pub(super) fn waits_for_pace(&self, state: &mut ServerState, list: List) -> bool {
         let me = state.me.clone();
-        let pace = state.paces.of(list);
+        let pace = state.paces.entry(list);
         if pace.due.is_some() {
             return true;
         }
@@ -85,7 +85,7 @@ impl ServerActor {
 
     /// The wait of a list is over.
     pub(in crate::server) fn fetch_due(&self, state: &mut ServerState, list: List) {
-        state.paces.of(list).due = None;
+        state.paces.entry(list).due = None;
         let running = state.fetching.iter().any(|(fetching, _)| *fetching == list);
         if let Some(link) = state.link().filter(|_| !running) {
             self.fetch_now(state, &link, list);
@@ -93,7 +93,7 @@ impl ServerActor {
     }
 
     pub(in crate::server) fn list_calm(&self, state: &mut ServerState, list: List) {
-        state.paces.of(list).calm = None;
+        state.paces.entry(list).calm = None;
         self.publish(state);
     }
 }

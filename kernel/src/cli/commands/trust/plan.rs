@@ -208,7 +208,7 @@ impl PlannedRead {
         let variable = |name: &str| std::env::var(name).ok();
         let (name, written, is_private) = match reference.kind {
             ReadKind::File => {
-                let path = meant(&reference.name, &variable);
+                let path = resolve_path(&reference.name, &variable);
                 file_read(&reference.name, path.as_deref(), folder)
             }
             ReadKind::Path => file_read(&reference.name, Some(&reference.name), folder),
@@ -246,7 +246,7 @@ fn is_private(name: &str) -> bool {
 }
 
 /// The path with its variables; `None` where one is not set, or may hold a secret that is not to be shown.
-fn meant(path: &str, variable: &dyn Fn(&str) -> Option<String>) -> Option<String> {
+fn resolve_path(path: &str, variable: &dyn Fn(&str) -> Option<String>) -> Option<String> {
     match variables_in(path).into_iter().any(is_private) {
         true => None,
         false => interpolate(path, "", variable).ok(),
@@ -266,7 +266,7 @@ fn file_read(written: &str, path: Option<&str>, folder: &Path) -> (String, Optio
         // What cannot be found now may be anything when it is read.
         (Err(_), _) | (_, Err(_)) => false,
     };
-    let shown = found.map_or_else(|_| joined.clone(), of_any_process);
+    let shown = found.map_or_else(|_| joined.clone(), without_process_id);
     let is_other = shown != joined || written != path;
     (
         shown.display().to_string(),
@@ -276,7 +276,7 @@ fn file_read(written: &str, path: Option<&str>, folder: &Path) -> (String, Optio
 }
 
 /// What is under `/proc/self` is another file for each process: it has no number.
-fn of_any_process(path: PathBuf) -> PathBuf {
+fn without_process_id(path: PathBuf) -> PathBuf {
     let own = Path::new("/proc").join(std::process::id().to_string());
     let inner = path.strip_prefix(own).map(Path::to_owned);
     inner.map_or(path, |inner| Path::new("/proc/self").join(inner))

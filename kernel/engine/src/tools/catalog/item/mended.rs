@@ -171,7 +171,7 @@ pub(in crate::tools::catalog) fn mended(
     let text = object(raw, known, "", &mut slips)?;
     let mended = text.map(|text| Mended {
         text,
-        slips: slips.words(),
+        slips: slips.describe(),
     });
     Ok(mended)
 }
@@ -187,7 +187,7 @@ impl Slips {
         }
     }
 
-    fn words(&self) -> String {
+    fn describe(&self) -> String {
         let named = &self.0[..self.0.len().min(NAMED_MAX)];
         let more = if self.0.len() > NAMED_MAX {
             " and more"
