@@ -5,12 +5,13 @@
 //! is replaced as a whole, the new contents are proposed before and settled after: after a crash either counts.
 //!
 //! There are two files. A record is written to both when it begins and then to one of them in turn: a change costs
-//! one small write, a torn one leaves the record before it, and neither file can go unnoticed.
+//! one small write, a torn one leaves the record before it, and neither file can go unnoticed. Once it is synced there
+//! it is written to the other one, too, so that the loss of one file loses no record but those of the last second.
 
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -144,6 +145,8 @@ struct WitnessFile {
     file: Arc<File>,
     /// It has records that may not survive a power cut.
     dirty: bool,
+    /// Slots whose newest records are in the other file only.
+    behind: BTreeSet<usize>,
 }
 
 /// The records of one file; None where there is none, or it is empty.
@@ -200,7 +203,7 @@ impl Witnesses {
             if !is_new {
                 let path = path.display();
                 faults.push(format!(
-                    "{path} is missing or empty: it was made again from the other one, and nothing else is lost"
+                    "{path} is missing or empty: it was made again from the other one, which has all but what was decided in the last second before"
                 ));
             }
         }
@@ -228,7 +231,12 @@ impl Witnesses {
             let mut options = OpenOptions::new();
             options.write(true).create(true).truncate(false).mode(0o600);
             let file = Arc::new(regular_file::open_with(path, &mut options)?);
-            Ok::<_, io::Error>(WitnessFile { file, dirty: false })
+            let (dirty, behind) = (false, BTreeSet::new());
+            Ok::<_, io::Error>(WitnessFile {
+                file,
+                dirty,
+                behind,
+            })
         };
         let files = [open(&paths[0])?, open(&paths[1])?];
         let witnesses = Self::from_files(Some(files), slots);
@@ -350,16 +358,44 @@ impl WitnessFiles {
         for (number, file) in self.files.iter_mut().flatten().enumerate() {
             if begins || ends || number == turn {
                 file.dirty = true;
+                file.behind.remove(&at);
                 file.file.write_all_at(&slot, (at * SLOT) as u64)?;
+            } else {
+                file.behind.insert(at);
             }
         }
         Ok(())
     }
 
-    /// The file with this number, if it has records that are not synced.
-    fn take_dirty(&mut self, number: usize) -> Option<Arc<File>> {
-        let file = &mut self.files.as_mut()?[number];
-        std::mem::take(&mut file.dirty).then(|| file.file.clone())
+    /// The file with this number, if it has records that are not synced, and those of them that the other lacks: which
+    /// writing of which slot.
+    fn take_dirty(&mut self, number: usize) -> Option<(Arc<File>, Vec<(usize, u64)>)> {
+        let files = self.files.as_mut()?;
+        if !std::mem::take(&mut files[number].dirty) {
+            return None;
+        }
+        let lacked = files[1 - number].behind.iter();
+        let lacked = lacked.map(|at| (*at, self.slots[*at].number)).collect();
+        Some((files[number].file.clone(), lacked))
+    }
+
+    /// Writes records to this file that are synced in the other one. One that was written anew since then is not: of
+    /// its last two writings one has to be on disk.
+    fn catch_up(&mut self, number: usize, synced: &[(usize, u64)]) -> io::Result<()> {
+        let Some(files) = &mut self.files else {
+            return Ok(());
+        };
+        let file = &mut files[number];
+        for (at, writing) in synced {
+            let record = &self.slots[*at];
+            let is_behind = file.behind.contains(at) && record.number == *writing;
+            if let Some(slot) = record.to_slot().filter(|_| is_behind) {
+                file.dirty = true;
+                file.file.write_all_at(&slot, (at * SLOT) as u64)?;
+                file.behind.remove(at);
+            }
+        }
+        Ok(())
     }
 
     fn mark_dirty(&mut self, number: usize) {
@@ -409,7 +445,8 @@ impl Witness {
         self.settle(THERE);
     }
 
-    /// Syncs what was recorded, of other files too. Other records are not held up by the disk meanwhile.
+    /// Syncs what was recorded, of other files too, and writes it to the other file of the two. Other records are not
+    /// held up by the disk meanwhile.
     ///
     /// # Errors
     /// The system's.
@@ -417,13 +454,17 @@ impl Witness {
         let Some((witnesses, _)) = &self.0 else {
             return Ok(());
         };
-        for number in 0..WITNESS_FILES.len() {
+        // The third is for what the second file caught up with the first, or the first with the second.
+        for number in [0, 1, 0] {
             let dirty = witnesses.files().take_dirty(number);
-            let synced = dirty.map_or(Ok(()), |file| file.sync_data());
-            if synced.is_err() {
+            let Some((file, lacked)) = dirty else {
+                continue;
+            };
+            if let Err(error) = file.sync_data() {
                 witnesses.files().mark_dirty(number);
+                return Err(error);
             }
-            synced?;
+            witnesses.files().catch_up(1 - number, &lacked)?;
         }
         Ok(())
     }

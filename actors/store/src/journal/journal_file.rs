@@ -66,7 +66,9 @@ impl JournalFile {
     pub(super) fn keep(mut self, orders: &mpsc::Receiver<JournalOrder>) {
         let mut together = Vec::with_capacity(TOGETHER);
         loop {
-            self.sync_witness();
+            if self.witness_due.is_some_and(|due| due <= moment()) {
+                self.sync_witness();
+            }
             let first = match (self.trouble.why(), self.witness_due) {
                 (Some(_), _) => orders.recv_timeout(RETRY),
                 (None, Some(due)) => orders.recv_timeout(due.since(moment())),
@@ -80,7 +82,12 @@ impl JournalFile {
                     }
                     continue;
                 }
-                Err(RecvTimeoutError::Disconnected) => return,
+                Err(RecvTimeoutError::Disconnected) => {
+                    if self.witness_due.is_some() {
+                        self.sync_witness();
+                    }
+                    return;
+                }
             };
             while let Some(order) = next.take() {
                 match order {
@@ -140,9 +147,6 @@ impl JournalFile {
 
     /// Of what was acknowledged longer ago, a power cut takes nothing that is not noticed.
     fn sync_witness(&mut self) {
-        if self.witness_due.is_none_or(|due| due > moment()) {
-            return;
-        }
         self.witness_due = None;
         if let Err(error) = self.witness.sync() {
             // What the disk does not take is written with the next change.

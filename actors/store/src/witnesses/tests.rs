@@ -91,6 +91,39 @@ fn a_lost_witness_file_is_reported_and_made_again() {
     }
 }
 
+/// The newest record survives the loss of either file once it was synced, and one that changed since is in one of them.
+#[test]
+fn a_synced_record_is_in_both_files() {
+    for lost in WITNESS_FILES {
+        for changes in 1..5 {
+            let dir = tempfile::tempdir().unwrap();
+            let witnesses = opened(dir.path());
+            let [grants, owed] = ["grants.journal", "owed"].map(|name| witnesses.witness(name));
+            for n in 1..=changes {
+                grants.settle(&format!("{n} x"));
+                owed.settle(&format!("{n} y"));
+                owed.settle(&format!("{n} z"));
+            }
+            grants.sync().unwrap();
+            let left = tempfile::tempdir().unwrap();
+            for name in WITNESS_FILES.into_iter().filter(|name| *name != lost) {
+                fs::copy(dir.path().join(name), left.path().join(name)).unwrap();
+            }
+            let last = |name| settled(left.path(), name);
+            assert_eq!(last("grants.journal"), Some(format!("{changes} x")));
+            assert_eq!(last("owed"), Some(format!("{changes} z")));
+            let read = || WITNESS_FILES.map(|name| fs::read(dir.path().join(name)).unwrap());
+            assert!(read()[0] == read()[1]);
+            grants.settle("later");
+            grants.settle("latest");
+            assert!(
+                read()[0] != read()[1],
+                "one of two writings has to be on disk"
+            );
+        }
+    }
+}
+
 /// A start that was cut short while it made them reports nothing at the next one.
 #[test]
 fn a_first_start_that_was_cut_short_reports_nothing() {
