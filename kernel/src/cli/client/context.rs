@@ -299,6 +299,18 @@ impl CliContext {
         dir.map_err(|e| Failure::Other(e.to_string()))
     }
 
+    /// The same, where a kernel may run: a folder that was named counts, else the one of the kernel that runs.
+    pub(in crate::cli) fn data_dir_in_use(
+        &self,
+        kernel: &KernelConfig,
+        status: Option<&KernelStatus>,
+    ) -> Result<PathBuf, Failure> {
+        match status {
+            Some(status) if self.named_data_dir.is_none() => Ok(PathBuf::from(&status.data_dir)),
+            Some(_) | None => self.data_dir(kernel),
+        }
+    }
+
     /// The running kernel's status; `None` when none runs.
     pub(in crate::cli) fn status(&self) -> Result<Option<KernelStatus>, Failure> {
         let asked = self.with_kernel(async |client| {

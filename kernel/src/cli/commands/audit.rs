@@ -126,7 +126,9 @@ fn acknowledge(context: &CliContext, asked: args::Acknowledge) -> Result<(), Fai
 fn verify(context: &CliContext) -> Result<(), Failure> {
     let loaded = config::load(&context.look_up, &|name| std::env::var(name).ok(), None)
         .map_err(|e| Failure::Other(e.to_string()))?;
-    let data_dir = context.data_dir(&loaded.kernel)?;
+    // A kernel that hangs may still have its log verified.
+    let status = context.status().ok().flatten();
+    let data_dir = context.data_dir_in_use(&loaded.kernel, status.as_ref())?;
     let folder = Folder::of(&data_dir);
     let running = running(context, &data_dir)?;
     let found = examined(&folder, running)?;

@@ -99,6 +99,28 @@ async fn verify(folder: &Path) -> (i32, Value) {
     (output.status.code().unwrap(), report)
 }
 
+/// Who names a kernel by its socket alone is shown that kernel's folder, not the usual one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_folder_of_the_kernel_that_is_named_is_verified_and_backed_up() {
+    let kernel = kernel_with_records().await;
+    let home = tempfile::tempdir().unwrap();
+    let here = async |args: &[&str]| {
+        let program = Program::ours("mgp", args.iter().copied());
+        let socket = kernel.socket().display().to_string();
+        let program = program
+            .env("HOME", home.path().display().to_string())
+            .env("MGP_SOCKET", socket);
+        let output = program.output(DEADLINE).await;
+        serde_json::from_slice::<Value>(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"))
+    };
+    let report = here(&["audit", "verify", "--json"]).await;
+    assert!(report["records"].as_u64().unwrap() > 5, "{report}");
+    let to = home.path().join("copy.tar").display().to_string();
+    let made = here(&["backup", &to, "--json"]).await;
+    let folder = kernel.folder().join("data").display().to_string();
+    assert_eq!(made["data_dir"], folder.as_str(), "{made}");
+}
+
 async fn kernel_with_records() -> Kernel {
     let kernel = Kernel::start(&Program::fixture(&[]).entry("it")).await;
     kernel.connected(&["it"]).await;

@@ -72,10 +72,7 @@ impl<'c> Patient<'c> {
         let look_up = context.look_up_of(status.as_ref());
         let loaded =
             config::load(&look_up, &something, None).map_err(|e| Failure::Other(e.to_string()))?;
-        let data_dir = match &status {
-            Some(status) => PathBuf::from(&status.data_dir),
-            None => context.data_dir(&loaded.kernel)?,
-        };
+        let data_dir = context.data_dir_in_use(&loaded.kernel, status.as_ref())?;
         Ok(Self {
             context,
             look_up,

@@ -1,6 +1,5 @@
 //! `mgp backup` and `mgp restore`.
 
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use mgp_store::backup::{self, BackupError, BackupSource, CONFIGURATION};
@@ -33,27 +32,15 @@ fn with_progress<T>(title: &str, work: impl FnOnce(&mut dyn FnMut()) -> T) -> T 
     })
 }
 
-fn data_dir(context: &CliContext) -> Result<PathBuf, Failure> {
-    let loaded = config::load(&context.look_up, &|_| None, None);
-    let loaded = loaded.map_err(|e| Failure::Other(e.to_string()))?;
-    context.data_dir(&loaded.kernel)
-}
-
 /// Backs up the data folder of the kernel, whether it runs or not.
 pub(in crate::cli::commands) fn back_up(
     context: &CliContext,
     typed: &Backup,
 ) -> Result<(), Failure> {
     let running = context.status().ok().flatten();
-    let usual = data_dir(context)?;
-    // A folder that was named counts; else the one of the kernel that runs.
-    let named = context
-        .named_paths()
-        .any(|(option, _)| option == "--data-dir");
-    let data_dir = match &running {
-        Some(status) if !named => PathBuf::from(&status.data_dir),
-        Some(_) | None => usual,
-    };
+    let loaded = config::load(&context.look_up, &|_| None, None);
+    let loaded = loaded.map_err(|e| Failure::Other(e.to_string()))?;
+    let data_dir = context.data_dir_in_use(&loaded.kernel, running.as_ref())?;
     let configuration = in_force(context, running.as_ref())?;
     let from = BackupSource {
         data_dir: &data_dir,
@@ -95,7 +82,9 @@ pub(in crate::cli::commands) fn restore(
     context: &CliContext,
     typed: &Restore,
 ) -> Result<(), Failure> {
-    let data_dir = data_dir(context)?;
+    let loaded = config::load(&context.look_up, &|_| None, None);
+    let loaded = loaded.map_err(|e| Failure::Other(e.to_string()))?;
+    let data_dir = context.data_dir(&loaded.kernel)?;
     let restored = with_progress("restoring", |step| {
         backup::restore(&typed.file, &data_dir, step)
     });
