@@ -19,8 +19,8 @@ use super::lines::{RecordReader, head};
 use crate::audit::Folder;
 use crate::removal;
 
-/// Memory for what was read, in bytes: some hundred thousand lists, or those of the last million records.
-const CACHE: u64 = 16 << 20;
+/// Memory for what was read, in bytes: the lists of the last hundred thousand records. The system caches the files.
+const CACHE: u64 = 1 << 20;
 /// A database that an earlier kernel of this process still closes is tried again so often, at this distance.
 const TRIES: usize = 50;
 const AGAIN: Duration = Duration::from_millis(100);
