@@ -4,7 +4,7 @@
 //! reader of the connection settles it. No mailbox is involved.
 
 mod alongside;
-mod call_places;
+pub(crate) mod call_places;
 mod call_queue;
 mod calls;
 #[cfg(test)]
@@ -227,7 +227,7 @@ impl Link {
                 limits.max_in_flight + listening::MAX_LISTENS + MAX_RESPONSES + FOLLOWS,
             ),
             ids: RequestIds::counting(),
-            places: CallPlaces::new(limits.max_in_flight),
+            places: CallPlaces::default(),
             gate: Gate::new(),
             turns: CallQueue::default(),
             questions: Questions::default(),

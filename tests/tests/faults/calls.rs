@@ -191,14 +191,8 @@ async fn a_server_with_too_many_calls_refuses_the_next_one() {
 async fn an_agent_takes_no_more_than_its_share_of_a_servers_calls() {
     let kernel = Kernel::start(&server("it", &[], "max_in_flight = 32")).await;
     kernel.connected(&["it"]).await;
-    let named = async |name: &str| {
-        let added = kernel.mgp(&["agents", "add", name]).await;
-        assert!(added.status.success(), "{added:?}");
-        let mut agent = Agent::over_stdio(&kernel.program(&["stdio", "--agent", name]));
-        agent.initialize(NEWEST, "{}").await.result();
-        agent
-    };
-    let (mut greedy, mut modest) = (named("greedy").await, named("modest").await);
+    let mut greedy = named_agent(&kernel, "greedy").await;
+    let mut modest = named_agent(&kernel, "modest").await;
     let mut owner = owner(&kernel).await;
     for _ in 0..17 {
         begin(&mut greedy, "it__hang", json!({})).await;
@@ -215,6 +209,44 @@ async fn an_agent_takes_no_more_than_its_share_of_a_servers_calls() {
     }
     greedy.close().await;
     in_flight(&mut owner, "it", 0).await;
+}
+
+async fn named_agent(kernel: &Kernel, name: &str) -> Agent {
+    let added = kernel.mgp(&["agents", "add", name]).await;
+    assert!(added.status.success(), "{added:?}");
+    let mut agent = Agent::over_stdio(&kernel.program(&["stdio", "--agent", name]));
+    agent.initialize(NEWEST, "{}").await.result();
+    agent
+}
+
+/// Of the calls that wait for a server's start, too, one agent has no more than its share.
+#[tokio::test]
+async fn an_agent_takes_no_more_than_its_share_of_the_calls_that_wait_for_a_server() {
+    let keys = "max_in_flight = 32\nbackoff_base_ms = 4000";
+    let kernel = Kernel::start(&server("it", &[], keys)).await;
+    kernel.connected(&["it"]).await;
+    let mut greedy = named_agent(&kernel, "greedy").await;
+    let mut modest = named_agent(&kernel, "modest").await;
+    modest.call("it__crash", json!({"code": 3})).await.error();
+    in_state(&mut owner(&kernel).await, "it", "restarting").await;
+    let mut waiting = Vec::new();
+    for _ in 0..17 {
+        waiting.push(begin(&mut greedy, "it__echo", json!({"text": "hi"})).await);
+    }
+    let one_more = greedy.call("it__echo", json!({"text": "hi"}));
+    let refused = within("a refusal", AT_ONCE, one_more).await.error();
+    let why = refused["message"].to_string();
+    assert!(
+        why.contains("this agent's share of the list of 32 calls that wait for server it"),
+        "{why}"
+    );
+    echoes(&mut modest, "it").await;
+    // Where the other's call was sent first, the last of these is beyond the share of those under way.
+    let mut refused = 0;
+    for id in &waiting {
+        refused += usize::from(greedy.answer_to(id).await.is_error());
+    }
+    assert!(refused <= 1, "{refused}");
 }
 
 /// As many calls may wait for a server as may be under way at it: one more is refused at once, and

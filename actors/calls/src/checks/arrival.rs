@@ -54,7 +54,10 @@ pub(crate) async fn arrived<T>(
         return Ok(Some(found));
     }
     let arrivals = claimants.iter();
-    let arrivals = arrivals.map(|one| one.handle.connection(&request.exchange));
+    let arrivals = arrivals.map(|one| {
+        let handle = &one.handle;
+        handle.connection(&request.caller, &request.exchange)
+    });
     let mut arrivals: FuturesUnordered<_> = arrivals.collect();
     while let Some(arrival) = arrivals.next().await {
         if let Err(stop @ (Refusal::Cancelled | Refusal::Overloaded { .. })) = arrival {

@@ -1,4 +1,4 @@
-//! The places for calls at one server, which agents share.
+//! The places for calls at one server, which agents share: of those under way, and of those that wait for its start.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -11,11 +11,8 @@ const SHARED_FROM: usize = 16;
 
 /// So many calls may be under way at a server. No agent gets one more place while it holds more than are free, so that
 /// whatever one agent does, half is left for the others, and half of that for whoever comes after them.
-#[derive(Debug)]
-pub(super) struct CallPlaces {
-    limit: usize,
-    taken: Mutex<TakenPlaces>,
-}
+#[derive(Debug, Default)]
+pub(crate) struct CallPlaces(Mutex<TakenPlaces>);
 
 #[derive(Debug, Default)]
 struct TakenPlaces {
@@ -25,7 +22,7 @@ struct TakenPlaces {
 
 /// Why there is no place.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum NoPlace {
+pub(crate) enum NoPlace {
     /// All are taken.
     Full,
     /// The agent holds its share.
@@ -34,31 +31,38 @@ pub(super) enum NoPlace {
 
 /// A place; dropping it gives it back.
 #[derive(Debug)]
-pub(super) struct CallPlace<'a> {
+pub(crate) struct CallPlace<'a> {
     places: &'a CallPlaces,
     agent: Option<AgentId>,
 }
 
-impl CallPlaces {
-    pub(super) fn new(limit: usize) -> Self {
-        Self {
-            limit,
-            taken: Mutex::default(),
+impl NoPlace {
+    /// What is full, of this list of calls.
+    pub(crate) fn describe(&self, list: &str) -> String {
+        match self {
+            Self::Full => format!("the {list}"),
+            Self::ShareTaken => format!("this agent's share of the {list}"),
         }
     }
+}
 
-    /// A place for a call of an agent. The operator and the kernel itself have no share.
-    pub(super) fn take(&self, caller: Option<&Caller>) -> Result<CallPlace<'_>, NoPlace> {
+impl CallPlaces {
+    /// One of `limit` places, for a call of an agent. The operator and the kernel itself have no share.
+    pub(crate) fn take(
+        &self,
+        limit: usize,
+        caller: Option<&Caller>,
+    ) -> Result<CallPlace<'_>, NoPlace> {
         let agent = caller.filter(|caller| !caller.operator);
         let agent = agent.map(|caller| caller.agent.clone());
-        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        if taken.all >= self.limit {
+        let mut taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if taken.all >= limit {
             return Err(NoPlace::Full);
         }
         if let Some(agent) = &agent {
-            let free = self.limit - taken.all;
+            let free = limit - taken.all;
             let held = taken.by.get(agent).copied().unwrap_or(0);
-            if self.limit >= SHARED_FROM && held > free {
+            if limit >= SHARED_FROM && held > free {
                 return Err(NoPlace::ShareTaken);
             }
             taken.by.insert(agent.clone(), held + 1);
@@ -69,16 +73,16 @@ impl CallPlaces {
     }
 
     /// Places that are taken.
-    pub(super) fn taken(&self) -> usize {
-        let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(crate) fn taken(&self) -> usize {
+        let taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         taken.all
     }
 }
 
 impl Drop for CallPlace<'_> {
     fn drop(&mut self) {
-        let taken = &self.places.taken;
-        let mut taken = taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let taken = self.places.0.lock();
+        let mut taken = taken.unwrap_or_else(PoisonError::into_inner);
         taken.all -= 1;
         let Some(agent) = &self.agent else { return };
         if let Some(held) = taken.by.get_mut(agent) {

@@ -96,7 +96,8 @@ impl Link {
             None => None,
         };
         let caller = call.caller.map(AsRef::as_ref);
-        let _place = (self.places.take(caller)).map_err(|no| self.overloaded(&no))?;
+        let place = self.places.take(self.limits.max_in_flight, caller);
+        let _place = place.map_err(|no| self.overloaded(&no))?;
         if let Some(final_check) = call.final_check {
             final_check.still()?;
         }
@@ -303,10 +304,7 @@ impl Link {
         let (limit, server) = (self.limits.max_in_flight, &self.server);
         let list = format!("list of {limit} calls under way at server {server}");
         Refusal::Overloaded {
-            what: match no {
-                NoPlace::Full => format!("the {list}"),
-                NoPlace::ShareTaken => format!("this agent's share of the {list}"),
-            },
+            what: no.describe(&list),
         }
     }
 

@@ -5,7 +5,7 @@ mod instances;
 mod place;
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
@@ -33,6 +33,7 @@ use super::ServerMsg;
 use super::resources::ResourceLook;
 use super::spoken::SpokenEras;
 use super::starts::Start;
+use crate::link::call_places::CallPlaces;
 use crate::link::{Link, List};
 use mgp_runtime::mailbox::{AskError, Mailbox};
 use mgp_runtime::time::moment;
@@ -60,7 +61,7 @@ pub struct ServerHandle {
     /// All it offered last, in any life under the same configuration.
     last: Mutex<Option<ServerOffer>>,
     /// Calls that wait until it is connected.
-    waiters: AtomicUsize,
+    waiters: CallPlaces,
     life: Arc<tokio::sync::Mutex<()>>,
     /// Set for an agent's instance; `None` for the server itself.
     own: Option<OfAgent>,
@@ -193,7 +194,7 @@ impl ServerHandle {
             health: Mutex::new(None),
             tools: Mutex::new(Arc::new([])),
             last: Mutex::new(None),
-            waiters: AtomicUsize::new(0),
+            waiters: CallPlaces::default(),
             life,
             own,
             lives: ShownInstances::none(),

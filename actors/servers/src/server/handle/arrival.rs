@@ -1,7 +1,6 @@
 //! How calls and lists wait for a server that is starting.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use mgp_engine::servers::lifecycle::LifecycleState;
@@ -11,8 +10,10 @@ use tokio::sync::watch;
 
 use super::{ServerHandle, Status};
 use crate::link::Link;
+use crate::link::call_places::CallPlace;
 use crate::server::ServerMsg;
 use mgp_callers::exchange::Exchange;
+use mgp_callers::request::Caller;
 use mgp_runtime::time::moment;
 
 /// How long after a server's first start began lists wait for it: enough for an installed program to start,
@@ -30,19 +31,24 @@ const NODE_PATIENCE: Duration = Duration::from_secs(1);
 
 impl ServerHandle {
     /// The connection for a call; waits a little for a server that is starting. As many calls may wait as
-    /// may be under way at the server, so that all that waited can be sent.
+    /// may be under way at the server, so that all that waited can be sent, and of each agent no more than its
+    /// share, which is counted anew when they are sent.
     ///
     /// # Errors
     /// [`Refusal::NotReady`] with state, reason and the time of the next try; [`Refusal::Overloaded`]
     /// where too many wait; [`Refusal::Cancelled`].
-    pub async fn connection(&self, exchange: &Exchange) -> Result<Arc<Link>, Refusal> {
+    pub async fn connection(
+        &self,
+        caller: &Caller,
+        exchange: &Exchange,
+    ) -> Result<Arc<Link>, Refusal> {
         if let Some(link) = self.link.get() {
             return Ok(link);
         }
         if !comes(&self.status.borrow()) {
             return Err(self.not_ready());
         }
-        let _waiter = self.waiter()?;
+        let _waiter = self.waiter(caller)?;
         self.wake();
         let mut status = self.status.subscribe();
         let settled = status.wait_for(|status| !comes(status));
@@ -117,28 +123,15 @@ impl ServerHandle {
         LIST_PATIENCE.saturating_sub(moment().since(since))
     }
 
-    fn waiter(&self) -> Result<Waiter<'_>, Refusal> {
-        let waiter = Waiter(&self.waiters);
-        let before = self.waiters.fetch_add(1, Ordering::Relaxed);
+    fn waiter(&self, caller: &Caller) -> Result<CallPlace<'_>, Refusal> {
         let places = self.status.borrow().places;
-        if before >= places {
-            return Err(Refusal::Overloaded {
-                what: format!(
-                    "the list of {places} calls that wait for server {}",
-                    self.id
-                ),
-            });
-        }
-        Ok(waiter)
-    }
-}
-
-/// A call that waits. Dropping it frees its place.
-struct Waiter<'a>(&'a AtomicUsize);
-
-impl Drop for Waiter<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.waiters.take(places, Some(caller)).map_err(|no| {
+            let id = &self.id;
+            let list = format!("list of {places} calls that wait for server {id}");
+            Refusal::Overloaded {
+                what: no.describe(&list),
+            }
+        })
     }
 }
 

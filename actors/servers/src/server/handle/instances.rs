@@ -212,7 +212,7 @@ impl ServerHandle {
         caller: &Caller,
         exchange: &Exchange,
     ) -> Result<Arc<Link>, Refusal> {
-        let link = self.connection(exchange).await?;
+        let link = self.connection(caller, exchange).await?;
         match self.parts(caller) {
             true => {
                 let owner = self.owner_of(caller)?;
@@ -240,7 +240,7 @@ impl ServerHandle {
             }
         };
         one.touch();
-        let connected = one.connection(exchange).await;
+        let connected = one.connection(caller, exchange).await;
         match (connected, one.own_login()) {
             (Err(refusal), Some(login)) if login.parked().is_some() => {
                 Err(self.sign_in_first(&login, caller, refusal).await)
@@ -368,7 +368,7 @@ impl ServerHandle {
         );
         let link = self.link.get();
         let busy = link.is_some_and(|link| link.in_flight() > 0 || link.is_followed());
-        starts || busy || self.waiters.load(Ordering::Relaxed) > 0
+        starts || busy || self.waiters.taken() > 0
     }
 
     /// Calls under way, at it and at its instances.
