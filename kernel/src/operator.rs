@@ -286,6 +286,7 @@ impl Operator {
             let record = registrations.servers.get(&id);
             server.registered_by = record.map(|record| record.created_by.clone());
             server.unpinned = self.pins.is_unpinned(&id);
+            server.permissions = self.permissions.describe(&id);
         }
         json(&json!({ "servers": servers }))
     }

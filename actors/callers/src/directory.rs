@@ -42,7 +42,7 @@ pub struct Directory {
     pub agent_asks: AgentAsks,
     /// Headers of agents' requests that servers are to get.
     pub forwarded: ForwardedNames,
-    /// UnreadResponses that agents have not read.
+    /// Responses that agents have not read.
     pub responses: UnreadResponses,
     agents: RwLock<HashMap<ConnectionId, Arc<Agent>>>,
     /// Which servers an agent may know of.

@@ -1,4 +1,4 @@
-//! UnreadResponses that agents have not read: how many bytes of them the kernel buffers, in all and for each agent.
+//! Responses that agents have not read: how many bytes of them the kernel buffers, in all and for each agent.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};

@@ -204,6 +204,15 @@ impl PermissionsHandle {
             .unwrap_or_default()
     }
 
+    /// The permissions a running server is known to need, each with how it was decided: for people.
+    #[must_use]
+    pub fn describe(&self, server: &ServerId) -> Vec<String> {
+        let gates = self.0.shown.load();
+        let gate = gates.get(server);
+        gate.map(|gate| gate.describe(unix_ms()))
+            .unwrap_or_default()
+    }
+
     /// A running server requests permissions. Answered when each of them is decided by a person, the
     /// configuration or the policy.
     pub async fn asked(&self, server: &ServerId, ask: &Ask) -> Decision {

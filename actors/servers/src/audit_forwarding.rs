@@ -1,4 +1,5 @@
-//! Sends events of the audit log to servers that keep audit logs of their own (MGP §6.3).
+//! Sends events of the audit log to servers that keep audit logs of their own (MGP §6.3), where the operator approved
+//! that: the events tell of every agent and every other server.
 
 use std::io;
 use std::sync::Arc;
@@ -7,21 +8,27 @@ use mgp_protocol::dialect::Era;
 use mgp_protocol::mcp::{Method, Ping};
 use mgp_protocol::mgp::Audit;
 use mgp_protocol::mgp::negotiation::Features;
+use mgp_protocol::mgp::permission::Ask;
 
 use crate::link::Link;
+use mgp_policy::permissions::PermissionsHandle;
 use mgp_runtime::task;
 use mgp_store::audit::{AuditHandle, EventBatch};
 
-/// Sends a server every event since the last one it was sent, for as long as the connection lasts. Does
-/// nothing when the server did not negotiate `audit`.
-pub fn forward(audit: &AuditHandle, link: &Arc<Link>) {
+/// What a server must be allowed, to read the audit log. It is asked for in the name of a server that negotiates
+/// `audit`.
+pub const AUDIT_LOG: &str = "dev.cloto.mgp.audit_log";
+
+/// Sends a server every event since the last one it was sent, from its approval on, for as long as the connection and
+/// the approval last. Does nothing when the server did not negotiate `audit`.
+pub fn forward(audit: &AuditHandle, permissions: &PermissionsHandle, link: &Arc<Link>) {
     if !(audit.is_on() && link.mgp().features().contains(Features::AUDIT)) {
         return;
     }
-    let (audit, link) = (audit.clone(), link.clone());
+    let (audit, permissions, link) = (audit.clone(), permissions.clone(), link.clone());
     task::detached("audit.forward", async move {
         let told = tokio::select! {
-            told = forwarded(&audit, &link) => told,
+            told = forwarded(&audit, &permissions, &link) => told,
             () = link.over() => return,
         };
         if let Err(error) = told {
@@ -31,11 +38,27 @@ pub fn forward(audit: &AuditHandle, link: &Arc<Link>) {
 }
 
 /// Runs until the connection or the log ends.
-async fn forwarded(audit: &AuditHandle, link: &Arc<Link>) -> io::Result<()> {
+async fn forwarded(
+    audit: &AuditHandle,
+    permissions: &PermissionsHandle,
+    link: &Arc<Link>,
+) -> io::Result<()> {
+    let ask = Ask {
+        request_id: AUDIT_LOG.into(),
+        permissions: vec![AUDIT_LOG.into()],
+        policy: None,
+        message: None,
+    };
+    permissions.asked(&link.server, &ask).await;
     let Some(mut log) = audit.follow(&link.server).await? else {
         return Ok(());
     };
     while let Some(batch) = log.next().await? {
+        if permissions.lacks(&link.server, &ask.permissions).is_some() {
+            link.log
+                .note("audit: no events are sent, because it has no permission for that");
+            return Ok(());
+        }
         tell(link, &batch);
         if !has_read(link).await {
             return Ok(());

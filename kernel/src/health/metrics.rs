@@ -155,6 +155,12 @@ impl KernelMetrics {
             )
             .in_unit("bytes")
             .with(&[], self.bodies.under_way()),
+            gauge(
+                "mgp_unread_response_bytes",
+                "Responses that the kernel holds because agents have not read them.",
+            )
+            .in_unit("bytes")
+            .with(&[], self.calls.directory.responses.unread()),
         ]
     }
 

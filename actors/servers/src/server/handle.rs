@@ -448,6 +448,7 @@ impl ServerHandle {
             instances: self.instances(look),
             replicas: Vec::new(),
             login: None,
+            permissions: Vec::new(),
             unpinned: false,
         }
     }

@@ -103,7 +103,7 @@ impl ServerActor {
     fn tell_connected(&self, state: &mut ServerState) {
         let Some(link) = state.link() else { return };
         if self.handle.agent().is_none() && self.handle.may_audit() {
-            crate::audit_forwarding::forward(&self.audit, &link);
+            crate::audit_forwarding::forward(&self.audit, &self.permissions, &link);
         }
         self.audit_connected(&link);
         let key = self.handle.key().clone();

@@ -403,6 +403,32 @@ impl PermissionGate {
         })
     }
 
+    /// The permissions it is known to need, each with how it was decided: for people.
+    #[must_use]
+    pub fn describe(&self, now_ms: u64) -> Vec<String> {
+        let needs = self.needs.iter();
+        let described = needs.map(|(permission, state)| {
+            let how = match state {
+                PermissionState::Pending { .. } | PermissionState::Deferred { .. } => {
+                    "waits for you: see `mgp pending`".to_owned()
+                }
+                PermissionState::Approved { until_ms, .. }
+                    if until_ms.is_some_and(|end| end <= now_ms) =>
+                {
+                    "was approved for a time that is over".into()
+                }
+                PermissionState::Approved { by, until_ms } => {
+                    let until = until_ms.map(|end| format!(" until {}", rfc3339_ms(end)));
+                    format!("approved by {by}{}", until.unwrap_or_default())
+                }
+                PermissionState::Denied { by } => format!("denied by {by}"),
+                PermissionState::Lapsed => "not approved any more".into(),
+            };
+            format!("{}: {how}", permission.as_str())
+        });
+        described.collect()
+    }
+
     /// The permissions the server has, by earlier decisions and of those it is known to need; its process
     /// is started with these.
     #[must_use]

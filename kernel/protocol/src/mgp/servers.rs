@@ -193,6 +193,9 @@ pub struct Server {
     /// The login that it wants of a person.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub login: Option<WantedLogin>,
+    /// The permissions it needs, each with how it was decided.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub permissions: Vec<String>,
     /// Its tools are not pinned: one that changes is taken as it is, in whatever feature set it names.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unpinned: bool,

@@ -1,5 +1,7 @@
 //! Answers that nobody reads: what they may hold of the kernel's memory, and that others are served meanwhile.
 
+use std::collections::BTreeSet;
+
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
 use http::{Request, Response, StatusCode};
 use http_body_util::Full;
@@ -11,7 +13,8 @@ use mgp_tests::harness::wait::within;
 use mgp_tests::harness::{DEADLINE, HttpClient, Kernel, Program, Upstream, wait_until};
 use mgp_tests::load::Holding;
 use serde_json::{Value, json};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{TcpStream, UnixStream};
 
 use super::shares::two_agents;
 use crate::scene::{self, NEWEST, header};
@@ -110,6 +113,47 @@ async fn answers_over_http_wait_for_the_room_of_their_agent() {
         let rest = wire.rest().await;
         assert!(rest.len() > ANSWER - 1_000, "{rest:.500}");
     }
+}
+
+/// Over the socket: an agent that writes calls and reads nothing has its answers held up to its share, and the figures
+/// say how much that is; what it reads afterwards is an answer to each of them.
+#[tokio::test]
+async fn answers_over_the_socket_are_bounded() {
+    let (kernel, served, _) = scene(&Program::fixture(&[]).entry("it")).await;
+    let before = Holding::of(kernel.pid()).resident;
+    let mut deaf = UnixStream::connect(kernel.socket()).await.unwrap();
+    let hello = json!({"protocolVersion": NEWEST, "capabilities": {},
+        "clientInfo": {"name": "deaf", "version": "1"}});
+    let hello = json!({"jsonrpc": "2.0", "id": "hello", "method": "initialize", "params": hello});
+    let ready = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+    let calls: String = (0..CALLS).map(|n| huge(n) + "\n").collect();
+    let lines = format!("{hello}\n{ready}\n{calls}");
+    deaf.write_all(lines.as_bytes()).await.unwrap();
+    let held = async || {
+        let figures = kernel.mgp(&["metrics"]).await;
+        let figures = String::from_utf8(figures.stdout).unwrap();
+        let figure = figures
+            .lines()
+            .find_map(|line| line.strip_prefix("mgp_unread_response_bytes "));
+        figure.unwrap().parse::<f64>().unwrap()
+    };
+    wait_until("answers are held", DEADLINE, async || {
+        held().await > ANSWER as f64
+    })
+    .await;
+    let well = within("a call of another agent", DEADLINE, echoes(&served)).await;
+    assert_eq!(well["result"]["content"][0]["text"], "well", "{well}");
+    let grown = Holding::of(kernel.pid()).resident.saturating_sub(before);
+    assert!(grown < BOUND, "{} MiB", grown >> 20);
+    let mut answers = BufReader::new(deaf).lines();
+    let mut ids = BTreeSet::new();
+    while ids.len() < CALLS {
+        let line = within("an answer", DEADLINE, answers.next_line()).await;
+        let line = line.unwrap().expect("an answer to each call");
+        let answer: Value = serde_json::from_str(&line).unwrap();
+        ids.extend(answer["id"].as_u64());
+    }
+    wait_until("nothing is held", DEADLINE, async || held().await == 0.0).await;
 }
 
 /// HTTP/2, whose client gives its answers no room: no write waits, and all are held by the kernel.

@@ -330,6 +330,9 @@ async fn every_end_of_a_call_has_its_word() {
     assert_eq!(kinds.len(), 4, "{kinds:?}");
 }
 
+/// In the entry of a server that may read the audit log.
+const READS: &str = "permissions = [\"dev.cloto.mgp.audit_log\"]\n";
+
 /// MGP-101, MGP-102, MGP-103: one trace goes from an agent through the kernel to its server, comes back
 /// in what the server reports of itself, and is that of all that is told of it.
 #[tokio::test]
@@ -338,7 +341,7 @@ async fn one_trace_goes_all_the_way() {
     for era in ["legacy", "modern"] {
         let server = Program::fixture(&["--era", era, "--mgp", &said]).entry("it");
         let keeper = Program::fixture(&["--mgp", &said]).entry("keeper");
-        let kernel = Kernel::start(&format!("{server}{keeper}")).await;
+        let kernel = Kernel::start(&format!("{server}{keeper}{READS}")).await;
         kernel.connected(&["it", "keeper"]).await;
         let mut agent = kernel.http_agent(None);
         agent.initialize(NEWEST, "{}").await.result();
@@ -385,7 +388,7 @@ async fn one_trace_goes_all_the_way() {
 async fn what_has_no_type_of_its_own_is_told_under_a_domain() {
     let said = declaration(&["audit"]).to_string();
     let fixture = Program::fixture(&["--mgp", &said]);
-    let kernel = Kernel::start(&(fixture.entry("it") + &fixture.entry("keeper"))).await;
+    let kernel = Kernel::start(&(fixture.entry("it") + &fixture.entry("keeper") + READS)).await;
     kernel.connected(&["it", "keeper"]).await;
     let mut agent = kernel.http_agent(None);
     let speaks = declaring(NEWEST, "{}", &declaration(&NINE));
@@ -435,7 +438,7 @@ async fn an_audit_server_asks_for_what_it_missed() {
     let said = declaration(&["audit"]).to_string();
     let keeper = Program::fixture(&["--era", "legacy", "--mgp", &said]).entry("keeper");
     let plain = Program::fixture(&["--era", "legacy"]).entry("plain");
-    let kernel = Kernel::start(&format!("{keeper}{plain}")).await;
+    let kernel = Kernel::start(&format!("{keeper}{READS}{plain}")).await;
     kernel.connected(&["keeper", "plain"]).await;
     let mut agent = kernel.http_agent(None);
     agent.initialize(NEWEST, "{}").await.result();
@@ -465,6 +468,60 @@ async fn an_audit_server_asks_for_what_it_missed() {
     );
 }
 
+/// A server that only declares `audit` receives and reads nothing until the operator approves that, and nothing more
+/// once the approval is taken back. Its own tools work all the while.
+#[tokio::test]
+async fn an_audit_server_needs_the_operators_approval() {
+    let said = declaration(&["audit"]).to_string();
+    let keeper = Program::fixture(&["--era", "legacy", "--mgp", &said]).entry("keeper");
+    let kernel = Kernel::start(&keeper).await;
+    kernel.connected(&["keeper"]).await;
+    let mut agent = kernel.http_agent(None);
+    agent.initialize(NEWEST, "{}").await.result();
+    let replay = || json!({"method": "mgp/audit/replay", "params": {"limit": 1}});
+    let refused = agent.call("keeper__ask", replay()).await;
+    assert!(refused.frame.contains("is not approved"), "{refused:?}");
+    let asked = question(&kernel).await;
+    assert_eq!(
+        asked["parts"],
+        json!(["dev.cloto.mgp.audit_log"]),
+        "{asked:#}"
+    );
+    let count = async |agent: &mut Agent| {
+        let seen = agent.call("keeper__received", json!({})).await.result();
+        let frames = seen["structuredContent"]["frames"].to_string();
+        frames.matches("notifications/mgp.audit").count()
+    };
+    assert_eq!(count(&mut agent).await, 0);
+    kernel.mgp_json(&["approve", &id(&asked)]).await;
+    wait_until("the keeper receives events", DEADLINE, async || {
+        count(&mut agent).await > 0
+    })
+    .await;
+    agent.call("keeper__ask", replay()).await.result();
+    let info = kernel.mgp_json(&["servers", "info", "keeper"]).await;
+    assert!(
+        info.to_string().contains("dev.cloto.mgp.audit_log"),
+        "{info}"
+    );
+    let revoked = kernel
+        .mgp(&["deny", "keeper", "dev.cloto.mgp.audit_log"])
+        .await;
+    assert!(revoked.status.success(), "{revoked:?}");
+    let refused = agent.call("keeper__ask", replay()).await;
+    assert!(refused.frame.contains("is not approved"), "{refused:?}");
+    // What was under way when it was taken back may still arrive.
+    let before = count(&mut agent).await;
+    for _ in 0..5 {
+        agent
+            .call("keeper__echo", json!({"text": "x"}))
+            .await
+            .result();
+    }
+    let after = count(&mut agent).await;
+    assert!(after <= before + 1, "{before} and then {after}");
+}
+
 /// MGP-087: the log tells of everybody, so a sandboxed server is neither told it nor may ask for it,
 /// whatever it declares; its calls are in it as all others are.
 #[tokio::test]
@@ -473,7 +530,11 @@ async fn a_sandboxed_server_does_not_read_the_log() {
     let keeper = |id: &str| Program::fixture(&["--era", "legacy", "--mgp", &said]).entry(id);
     let low = "default_policy = \"opt-out\"\n[servers.mgp]\ntrust_level = \"sandboxed\"\n";
     let off = "[confirmation]\nenabled = false\n";
-    let config = format!("{off}{}{}{low}", keeper("high"), keeper("low"));
+    let config = format!(
+        "{off}{}{READS}{}{READS}{low}",
+        keeper("high"),
+        keeper("low")
+    );
     let kernel = Kernel::start(&config).await;
     kernel.connected(&["high", "low"]).await;
     let mut agent = kernel.http_agent(None);

@@ -74,6 +74,7 @@ fn rows(server: &Server) -> Vec<(&'static str, Vec<String>)> {
         ("instances", server.instances.iter().map(instance).collect()),
         ("replicas", server.replicas.clone()),
         ("under way", vec![format!("{} calls", server.in_flight)]),
+        ("permissions", server.permissions.clone()),
         ("pins", one(server.unpinned.then(|| UNPINNED.to_owned()))),
         ("odd", odd(server)),
         ("sandbox", sandbox.enforced),
