@@ -80,6 +80,7 @@ pub fn run(mut options: UpOptions) -> Result<(), String> {
     close_fds::set_fds_cloexec(3, &[]);
     machine::raise_file_limit();
     log_to_stderr(&options);
+    machine::has_files(machine::open_files())?;
     machine::has_threads().map_err(|e| e.to_string())?;
     let announced = Announced::hold(&options)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()

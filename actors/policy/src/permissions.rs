@@ -216,23 +216,33 @@ impl PermissionsHandle {
     /// A running server requests permissions. Answered when each of them is decided by a person, the
     /// configuration or the policy.
     pub async fn asked(&self, server: &ServerId, ask: &Ask) -> Decision {
+        let gate = self.decided(server, &ask.permissions, "it asks for this now");
+        match gate.await {
+            Some(gate) => gate.decision(&ask.request_id, &ask.permissions),
+            None => nothing(&ask.request_id),
+        }
+    }
+
+    /// A running server needs permissions, for this reason. Resolves when each of them is decided; `None` when its life
+    /// or the kernel ends before that.
+    pub async fn decided(
+        &self,
+        server: &ServerId,
+        words: &[String],
+        why: &str,
+    ) -> Option<Arc<PermissionGate>> {
         let mut turned = self.0.turned.subscribe();
-        self.0
-            .need(server, None, &ask.permissions, "it asks for this now");
+        self.0.need(server, None, words, why);
         loop {
             turned.borrow_and_update();
-            let gate = self.0.shown.load().get(server).cloned();
-            match gate {
-                Some(gate) if gate.undecided(&ask.permissions) => {}
-                Some(gate) => return gate.decision(&ask.request_id, &ask.permissions),
-                None => return nothing(&ask.request_id),
+            let gate = self.0.shown.load().get(server).cloned()?;
+            if !gate.undecided(words) {
+                return Some(gate);
             }
             tokio::select! {
-                turned = turned.changed() => if turned.is_err() {
-                    return nothing(&ask.request_id);
-                },
+                turned = turned.changed() => turned.ok()?,
                 // Nobody asks the operator any more.
-                () = self.0.supervisor.ended() => return nothing(&ask.request_id),
+                () = self.0.supervisor.ended() => return None,
             }
         }
     }

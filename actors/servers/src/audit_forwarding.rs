@@ -5,10 +5,10 @@ use std::io;
 use std::sync::Arc;
 
 use mgp_protocol::dialect::Era;
+use mgp_protocol::ids::ServerId;
 use mgp_protocol::mcp::{Method, Ping};
 use mgp_protocol::mgp::Audit;
 use mgp_protocol::mgp::negotiation::Features;
-use mgp_protocol::mgp::permission::Ask;
 
 use crate::link::Link;
 use mgp_policy::permissions::PermissionsHandle;
@@ -37,24 +37,31 @@ pub fn forward(audit: &AuditHandle, permissions: &PermissionsHandle, link: &Arc<
     });
 }
 
-/// Runs until the connection or the log ends.
+/// Whether the operator lets this server read the audit log. One without a gate, such as that of another node, has
+/// nobody to ask.
+pub fn may_read(permissions: &PermissionsHandle, server: &ServerId) -> bool {
+    let has = permissions.has(server, &[AUDIT_LOG.to_owned()]);
+    has.iter().any(|one| one.as_str() == AUDIT_LOG)
+}
+
+/// Runs until the connection, the approval or the log ends.
 async fn forwarded(
     audit: &AuditHandle,
     permissions: &PermissionsHandle,
     link: &Arc<Link>,
 ) -> io::Result<()> {
-    let ask = Ask {
-        request_id: AUDIT_LOG.into(),
-        permissions: vec![AUDIT_LOG.into()],
-        policy: None,
-        message: None,
-    };
-    permissions.asked(&link.server, &ask).await;
+    let why =
+        "it wants every event of the audit log: what each agent calls, where and with what result";
+    let needs = [AUDIT_LOG.to_owned()];
+    permissions.decided(&link.server, &needs, why).await;
+    if !may_read(permissions, &link.server) {
+        return Ok(());
+    }
     let Some(mut log) = audit.follow(&link.server).await? else {
         return Ok(());
     };
     while let Some(batch) = log.next().await? {
-        if permissions.lacks(&link.server, &ask.permissions).is_some() {
+        if !may_read(permissions, &link.server) {
             link.log
                 .note("audit: no events are sent, because it has no permission for that");
             return Ok(());

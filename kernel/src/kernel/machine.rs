@@ -22,6 +22,21 @@ pub(super) fn open_files() -> usize {
     usize::try_from(limit).unwrap_or(usize::MAX)
 }
 
+/// Half of the descriptors are for HTTP and a quarter for the socket: of fewer than this, the last quarter would not be
+/// enough for the kernel's own files and its first servers.
+const LEAST_FILES: usize = 256;
+
+/// Sees that there are descriptors enough for what nobody else may take.
+pub(super) fn has_files(open_files: usize) -> Result<(), String> {
+    match open_files {
+        LEAST_FILES.. => Ok(()),
+        few => Err(format!(
+            "this process may have {few} open files, and a kernel needs {LEAST_FILES}: raise `ulimit -Hn`, or \
+             `LimitNOFILE=` of its unit"
+        )),
+    }
+}
+
 /// What most systems give a process that asks for no more.
 const DEFAULT_FILES: u64 = 1_024;
 
@@ -70,6 +85,13 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
+
+    #[test]
+    fn a_limit_of_files_that_is_too_low_is_named() {
+        assert!(has_files(256).is_ok());
+        let refused = has_files(255).unwrap_err();
+        assert!(refused.contains("ulimit -Hn"), "{refused}");
+    }
 
     #[test]
     fn a_thread_limit_is_named_as_one() {

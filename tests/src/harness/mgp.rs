@@ -19,6 +19,9 @@ pub const NINE: [&str; 9] = [
     "tool_discovery",
 ];
 
+/// In the entry of a server that may read the audit log.
+pub const READS_AUDIT_LOG: &str = "permissions = [\"dev.cloto.mgp.audit_log\"]\n";
+
 /// Where 2026-07-28 carries the declaration, below `extensions`.
 pub const EXTENSION: &str = "dev.cloto/mgp";
 

@@ -10,7 +10,7 @@ mod kills;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use mgp_tests::harness::mgp::{declaration, trace};
+use mgp_tests::harness::mgp::{READS_AUDIT_LOG, declaration, trace};
 use mgp_tests::harness::{Agent, Client, DEADLINE, Kernel, Program, wait_until};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
@@ -211,7 +211,7 @@ async fn an_audit_server_hears_what_a_plain_one_does_not() {
     let said = declaration(&["audit"]).to_string();
     let keeper = Program::fixture(&["--mgp", &said]).entry("keeper");
     let plain = Program::fixture(&[]).entry("plain");
-    let kernel = Kernel::start(&format!("{keeper}{plain}")).await;
+    let kernel = Kernel::start(&format!("{keeper}{READS_AUDIT_LOG}{plain}")).await;
     kernel.connected(&["keeper", "plain"]).await;
     let mut agent = agent(&kernel).await;
     let trace = "550E8400-e29b-41d4-A716-446655440000";
@@ -357,7 +357,7 @@ async fn an_audit_server_that_was_away_goes_on_where_it_was() {
     let said = declaration(&["audit"]).to_string();
     let keeper = Program::fixture(&["--mgp", &said]).entry("keeper");
     let plain = Program::fixture(&[]).entry("plain");
-    let kernel = Kernel::start(&format!("{keeper}{plain}")).await;
+    let kernel = Kernel::start(&format!("{keeper}{READS_AUDIT_LOG}{plain}")).await;
     kernel.connected(&["keeper", "plain"]).await;
     let mut agent = agent(&kernel).await;
     let call = json!({"text": "x"});

@@ -4,7 +4,7 @@ mod asks;
 mod bounds;
 mod routes;
 
-use mgp_tests::harness::mgp::{declaration, declaring};
+use mgp_tests::harness::mgp::{READS_AUDIT_LOG, declaration, declaring};
 use mgp_tests::harness::{Answer, Client, DEADLINE, Kernel, wait_until};
 use serde_json::{Value, json};
 
@@ -17,7 +17,7 @@ const ASKED: &str = "notifications/mgp.callback.request";
 async fn asking(era: &str, sections: &str) -> Kernel {
     let flags = speaking(era);
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
-    kernel_with(sections, &flags).await
+    kernel_with(&format!("{READS_AUDIT_LOG}{sections}"), &flags).await
 }
 
 /// The callback of the document.

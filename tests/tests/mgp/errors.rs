@@ -92,7 +92,11 @@ async fn what_a_server_gets_wrong_is_said_in_the_callers_words() {
         (5002, &json!(false)),
         "it may have taken effect"
     );
-    kernel.connected(&["it"]).await;
+    wait_until("it is back", DEADLINE, async || {
+        let info = kernel.mgp_json(&["servers", "info", "it"]).await;
+        info["state"] == "connected" && info["restarts"] == 1
+    })
+    .await;
     kernel.mgp_json(&["servers", "stop", "it"]).await;
     let (code, away) = told(&mgp.call("it:echo", json!({"text": "a"})).await);
     let state = &away["details"]["state"];

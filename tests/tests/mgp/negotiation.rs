@@ -3,7 +3,9 @@
 mod unagreed;
 
 use mgp_tests::harness::envelope::{CLIENT_CAPABILITIES, MODERN};
-use mgp_tests::harness::mgp::{EXTENSION, NINE, declaration, declared, declaring, speaks_mgp};
+use mgp_tests::harness::mgp::{
+    EXTENSION, NINE, READS_AUDIT_LOG, declaration, declared, declaring, speaks_mgp,
+};
 use mgp_tests::harness::program::remote_entry;
 use mgp_tests::harness::{Agent, Answer, Client, Kernel, Program, Upstream};
 use serde_json::{Value, json};
@@ -83,9 +85,9 @@ async fn four_servers(more: &str) -> (Kernel, Vec<Upstream>) {
     let far = [Upstream::start(&[]).await, Upstream::start(&speaks).await];
     let config = [
         Program::fixture(&[]).entry("plain") + more,
-        Program::fixture(&speaks).entry("speaks") + more,
+        Program::fixture(&speaks).entry("speaks") + READS_AUDIT_LOG + more,
         remote_entry("far-plain", &far[0].url()) + more,
-        remote_entry("far-speaks", &far[1].url()) + more,
+        remote_entry("far-speaks", &far[1].url()) + READS_AUDIT_LOG + more,
     ];
     let kernel = Kernel::start(&config.concat()).await;
     let all = ["plain", "speaks", "far-plain", "far-speaks"];

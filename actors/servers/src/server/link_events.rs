@@ -13,7 +13,7 @@ use mgp_protocol::refusal::Refusal;
 use mgp_protocol::splice::member;
 
 use super::{ServerActor, ServerEvent, ServerHandle, ServerMsg};
-use crate::audit_forwarding::AUDIT_LOG;
+use crate::audit_forwarding::{AUDIT_LOG, may_read};
 use crate::link::LinkEvent;
 use mgp_callers::agent::Agent;
 use mgp_callers::directory::Directory;
@@ -167,8 +167,7 @@ impl LinkListener {
             let words = "a sandboxed server does not read the audit log";
             return reply.send(Err(Refusal::Forbidden(words.into())));
         }
-        let needs = [AUDIT_LOG.to_owned()];
-        if self.permissions.may(&self.handle.id, &needs).is_err() {
+        if !may_read(&self.permissions, &self.handle.id) {
             let words = format!(
                 "{AUDIT_LOG} is not approved for this server; `mgp pending` shows the question"
             );

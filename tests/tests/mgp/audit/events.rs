@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use mgp_tests::harness::mgp::{NINE, declaration, declaring, trace};
+use mgp_tests::harness::mgp::{NINE, READS_AUDIT_LOG, declaration, declaring, trace};
 use mgp_tests::harness::{Agent, Client, DEADLINE, Kernel, Program, wait_until};
 use serde_json::{Value, json};
 
@@ -330,9 +330,6 @@ async fn every_end_of_a_call_has_its_word() {
     assert_eq!(kinds.len(), 4, "{kinds:?}");
 }
 
-/// In the entry of a server that may read the audit log.
-const READS: &str = "permissions = [\"dev.cloto.mgp.audit_log\"]\n";
-
 /// MGP-101, MGP-102, MGP-103: one trace goes from an agent through the kernel to its server, comes back
 /// in what the server reports of itself, and is that of all that is told of it.
 #[tokio::test]
@@ -341,7 +338,7 @@ async fn one_trace_goes_all_the_way() {
     for era in ["legacy", "modern"] {
         let server = Program::fixture(&["--era", era, "--mgp", &said]).entry("it");
         let keeper = Program::fixture(&["--mgp", &said]).entry("keeper");
-        let kernel = Kernel::start(&format!("{server}{keeper}{READS}")).await;
+        let kernel = Kernel::start(&format!("{server}{keeper}{READS_AUDIT_LOG}")).await;
         kernel.connected(&["it", "keeper"]).await;
         let mut agent = kernel.http_agent(None);
         agent.initialize(NEWEST, "{}").await.result();
@@ -388,7 +385,8 @@ async fn one_trace_goes_all_the_way() {
 async fn what_has_no_type_of_its_own_is_told_under_a_domain() {
     let said = declaration(&["audit"]).to_string();
     let fixture = Program::fixture(&["--mgp", &said]);
-    let kernel = Kernel::start(&(fixture.entry("it") + &fixture.entry("keeper") + READS)).await;
+    let kernel =
+        Kernel::start(&(fixture.entry("it") + &fixture.entry("keeper") + READS_AUDIT_LOG)).await;
     kernel.connected(&["it", "keeper"]).await;
     let mut agent = kernel.http_agent(None);
     let speaks = declaring(NEWEST, "{}", &declaration(&NINE));
@@ -438,7 +436,7 @@ async fn an_audit_server_asks_for_what_it_missed() {
     let said = declaration(&["audit"]).to_string();
     let keeper = Program::fixture(&["--era", "legacy", "--mgp", &said]).entry("keeper");
     let plain = Program::fixture(&["--era", "legacy"]).entry("plain");
-    let kernel = Kernel::start(&format!("{keeper}{READS}{plain}")).await;
+    let kernel = Kernel::start(&format!("{keeper}{READS_AUDIT_LOG}{plain}")).await;
     kernel.connected(&["keeper", "plain"]).await;
     let mut agent = kernel.http_agent(None);
     agent.initialize(NEWEST, "{}").await.result();
@@ -531,7 +529,7 @@ async fn a_sandboxed_server_does_not_read_the_log() {
     let low = "default_policy = \"opt-out\"\n[servers.mgp]\ntrust_level = \"sandboxed\"\n";
     let off = "[confirmation]\nenabled = false\n";
     let config = format!(
-        "{off}{}{READS}{}{READS}{low}",
+        "{off}{}{READS_AUDIT_LOG}{}{READS_AUDIT_LOG}{low}",
         keeper("high"),
         keeper("low")
     );
