@@ -13,6 +13,7 @@ mod parts;
 pub(crate) mod process;
 pub(crate) mod running;
 mod secrets;
+pub(crate) mod user_environment;
 mod users;
 pub(crate) mod witnessed;
 

@@ -365,7 +365,7 @@ impl Operator {
     /// A server, with what it uses where that is in the look.
     fn report(&self, handle: &Arc<ServerHandle>, look: &ResourceLook) -> Server {
         let shown = self.shown.load();
-        let counts = shown.catalog.counts(&handle.id);
+        let counts = shown.counts(&handle.id);
         Server {
             replicas: self.places(&shown.catalog, &handle.id),
             login: self.logins.wanted(&handle.id),

@@ -22,10 +22,12 @@ use mgp_calls::mgp::stream::StreamTool;
 use mgp_calls::offered::{Capability, offers};
 use mgp_calls::{Context, nothing};
 use mgp_calls::{mcpl, mgp};
+use mgp_engine::doors::nearest::nearest_name;
 use mgp_engine::policy::access::Principal;
 use mgp_engine::tools::catalog::{CatalogTool, CatalogView, ListKind};
 use mgp_protocol::dialect::Era;
 use mgp_protocol::era;
+use mgp_protocol::ids::ServerId;
 use mgp_protocol::mgp::discovery::DiscoveryTool;
 use mgp_protocol::mgp::negotiation::Features;
 use mgp_protocol::refusal::Refusal;
@@ -463,6 +465,12 @@ impl Routes for Routing {
 
     fn knows(&self, view: &CatalogView, who: &Principal) -> bool {
         access::knows(&self.calls, view, who)
+    }
+
+    fn nearest_server(&self, typed: &ServerId) -> Option<ServerId> {
+        let servers = self.calls.servers.load();
+        let near = nearest_name(typed.as_str(), servers.keys().map(ServerId::as_str));
+        near.map(ServerId::new)
     }
 
     fn lapse(&self) -> Option<String> {

@@ -15,6 +15,7 @@ use bytes::Bytes;
 use bytestring::ByteString;
 use mgp_engine::policy::access::Principal;
 use mgp_engine::tools::catalog::{CatalogTool, CatalogView};
+use mgp_protocol::ids::ServerId;
 use mgp_protocol::refusal::Refusal;
 
 use crate::agent::Agent;
@@ -105,6 +106,11 @@ pub trait Routes: Send + Sync + std::fmt::Debug + 'static {
 
     /// True when the view names a server that exists, as far as this caller may know.
     fn knows(&self, view: &CatalogView, who: &Principal) -> bool;
+
+    /// The server that was probably meant. For the owner, who may know of all.
+    fn nearest_server(&self, _typed: &ServerId) -> Option<ServerId> {
+        None
+    }
 
     /// Why what agents of other nodes are granted is closed to all of them at present.
     fn lapse(&self) -> Option<String> {

@@ -158,10 +158,15 @@ pub struct Context {
 }
 
 impl Context {
-    /// The tool of that name, as shown in the view.
+    /// The tool of that name, as shown in the view. One whose server has not listed it itself yet is none: a call
+    /// of it waits for the server, and is judged by the definition that comes.
     #[must_use]
     pub fn tool(&self, view: &CatalogView, name: &str) -> Option<Arc<CatalogTool>> {
-        self.shown.load().catalog.tool(view, name).cloned()
+        let shown = self.shown.load();
+        let tool = shown.catalog.tool(view, name)?;
+        let mut places = shown.catalog.replicas(tool).iter().chain([tool]);
+        let is_current = places.any(|tool| shown.is_current(&tool.server));
+        is_current.then(|| Arc::clone(tool))
     }
 
     /// The server of this id, as calls use it.

@@ -405,6 +405,7 @@ impl Inbound {
         if !self.reception.routes.knows(&view, &who) {
             return Err(match view {
                 CatalogView::Set(set) => Refusal::BadParams(self.no_set(&set, owner)),
+                CatalogView::One(server) if owner => Refusal::BadParams(self.no_server(&server)),
                 CatalogView::All | CatalogView::One(_) => Refusal::UnknownServer(view.to_string()),
             });
         }
@@ -456,6 +457,16 @@ impl Inbound {
         let near = nearest_name(set.as_str(), named.keys().map(SetName::as_str));
         let near = near.map(|near| format!(" (did you mean {near}?)"));
         format!("no set {set}{}; {LISTED}", near.unwrap_or_default())
+    }
+
+    /// The error for an unknown server, with a suggestion. Only the owner can read it.
+    fn no_server(&self, server: &ServerId) -> String {
+        let near = self.reception.routes.nearest_server(server);
+        let near = near.map(|near| format!(" (did you mean {near}?)"));
+        format!(
+            "no server {server}{}; `mgp servers list` shows the known ones",
+            near.unwrap_or_default()
+        )
     }
 
     /// The error for an unknown agent, with a suggestion. Only the owner can read it.

@@ -98,6 +98,7 @@ impl McplHost {
             ServerEvent::Mcpl { server, message } => host.said(server, message),
             ServerEvent::McplMet { server, link } => host.met(server, &link),
             event @ (ServerEvent::Offered { .. }
+            | ServerEvent::Restored(_)
             | ServerEvent::Withdrawn(_)
             | ServerEvent::Connected(..)
             | ServerEvent::Disconnected(_)

@@ -344,6 +344,7 @@ impl ApprovalsHandle {
             let question = table.engine.find(&id, only).map_err(no)?;
             let approved = verdict == Verdict::Approved;
             let value = table.engine.value(&id, typed, approved).map_err(no)?;
+            table.engine.check_expiry(&id, until_ms).map_err(no)?;
             (question.clone(), value, table.ways.get(&id).cloned())
         };
         let parts = match only {

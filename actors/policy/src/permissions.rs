@@ -247,6 +247,17 @@ impl PermissionsHandle {
         }
     }
 
+    /// The permissions of a server that somebody decided about, or that it needs.
+    ///
+    /// # Errors
+    /// The decisions cannot be read.
+    pub async fn known(&self, server: &ServerId) -> Result<BTreeSet<PermissionType>, Refusal> {
+        let recorded = self.0.records.of(server).await?;
+        let gate = self.0.shown.load().get(server).cloned();
+        let of_gate = gate.iter().flat_map(|gate| gate.known().cloned());
+        Ok(recorded.into_keys().chain(of_gate).collect())
+    }
+
     /// The operator revokes a permission. Resolves when that is on disk and applies to every call that has
     /// not left yet; false when the server did not have it.
     ///

@@ -163,6 +163,17 @@ impl PinsHandle {
         Ok(())
     }
 
+    /// The definitions of the tools that a server listed last, as far as they are approved; none where tools are
+    /// not pinned. Blocks: not for a thread that carries calls.
+    #[must_use]
+    pub fn last_list(&self, server: &ServerId, rules: &PinRules) -> Vec<Arc<str>> {
+        if rules.mode == PinMode::Off {
+            return Vec::new();
+        }
+        // What is wrong with the file is reported when the server lists its tools.
+        PinFile::last_list(&self.0.folder, server).unwrap_or_default()
+    }
+
     /// A server was removed: its pins are deleted, so that they do not apply to another server of its name.
     /// Blocks: not for a thread that carries calls.
     ///
@@ -381,11 +392,16 @@ impl SharedPins {
             return;
         }
         let old = pin_file.texts();
-        let details = open.iter().flat_map(|change| {
+        let meanwhile = match open.iter().any(|change| !change.blocked) {
+            true => "until you decide, agents use the new definition",
+            false => "until you decide, agents cannot use it",
+        };
+        let differences = open.iter().flat_map(|change| {
             let tool = &*change.tool.own_name;
             let old = old.get(tool).map(|text| &**text);
             difference(tool, old, change.tool.sent(), &change.changed)
         });
+        let details = std::iter::once(meanwhile.to_owned()).chain(differences);
         let question = ApprovalQuestion {
             subject: Subject::Pins,
             asker: Asker::Server(server.clone()),

@@ -94,6 +94,8 @@ pub enum ServerMsg {
     Fetched(List, u64, Box<Fresh>),
     /// This life waits for the operator's answer to these questions.
     ApprovalRequested(u64, Vec<String>),
+    /// What its tools were the last time, for a server that has not been connected yet.
+    OfferRestored(Box<ServerOffer>),
     /// The operator decided about changed tools.
     PinsDecided,
     /// The connection of this number is broken.
@@ -232,6 +234,7 @@ impl Actor for ServerActor {
             ServerMsg::ListChanged(list) => self.fetch(state, list),
             ServerMsg::Fetched(list, link, lists) => self.fetched(state, list, link, *lists),
             ServerMsg::ApprovalRequested(attempt, names) => self.waits(state, attempt, &names),
+            ServerMsg::OfferRestored(offer) => self.list_restored(offer),
             ServerMsg::PinsDecided => self.pinned(state),
             ServerMsg::LinkBroke(link, why) => Self::broken(state, link, why),
             ServerMsg::LifecycleReported(link, step) => self.said(state, link, step),
@@ -311,6 +314,7 @@ impl ServerActor {
         // It may be another server now.
         self.handle.take_spoken();
         self.handle.unlower();
+        self.withdraw_restored();
         self.handle.offered_nothing();
         self.parts(&spec);
         state.spec = spec;
@@ -343,6 +347,7 @@ impl ServerActor {
             let mut status = Self::status(state, standing);
             status.waiting = true;
             self.handle.publish(status);
+            self.withdraw_restored();
         }
     }
 

@@ -46,11 +46,12 @@ const FIRST: [&str; 5] = [
     "cluster/logs/owed",
 ];
 /// What is made again, or is of one run of a kernel.
-const LEFT_OUT: [&str; 15] = [
+const LEFT_OUT: [&str; 16] = [
     CONFIGURATION,
     "audit/closed",
     "cluster/index",
     "console.html",
+    "environment.json",
     "kernel.json",
     "kernel.lock",
     "kernel.log",

@@ -85,6 +85,11 @@ impl CatalogHandle {
         self.say(CatalogMsg::Offered(Arc::new(offer), peer, fetched, seen));
     }
 
+    /// What a server offered before; counts until its own offer comes.
+    pub fn restore(&self, offer: ServerOffer) {
+        self.say(CatalogMsg::Restored(Arc::new(offer)));
+    }
+
     /// A server offers nothing any more.
     pub fn withdraw(&self, server: &ServerId) {
         self.say(CatalogMsg::Withdrawn(server.clone()));
@@ -117,6 +122,8 @@ impl CatalogHandle {
 pub enum CatalogMsg {
     /// A server's offer. Answered when it is published.
     Offered(Arc<ServerOffer>, Box<Peer>, Fetched, Reply<()>),
+    /// What a server offered before, until its own offer comes.
+    Restored(Arc<ServerOffer>),
     /// A server offers nothing any more.
     Withdrawn(ServerId),
     /// Answered when nothing of this server is published; replaces an earlier such message.
@@ -192,6 +199,12 @@ impl Actor for CatalogActor {
                 state.peers.insert(offer.server().clone(), *peer);
                 state.offers.insert(offer.server().clone(), offer);
                 state.publish_soon();
+            }
+            CatalogMsg::Restored(offer) => {
+                if !state.peers.contains_key(offer.server()) {
+                    state.offers.insert(offer.server().clone(), offer);
+                    state.publish_soon();
+                }
             }
             CatalogMsg::Withdrawn(server) => {
                 state.peers.remove(&server);

@@ -109,6 +109,7 @@ impl OfferSources {
             .filter(|(server, _)| ServerId::parse(server.as_str()).is_ok());
         let basis = own.map(|(server, handle)| {
             let tools = shown.catalog.offer(server).cloned();
+            let tools = tools.filter(|_| shown.is_current(server));
             let state = handle.state();
             // A server that has just connected has no lists yet: they are being read.
             let comes = state == LifecycleState::Connected || handle.is_starting();

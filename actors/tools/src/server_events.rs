@@ -24,6 +24,7 @@ pub fn taken_by(
             fetched,
             seen,
         } => catalog.offer(*offer, peer, fetched, seen),
+        ServerEvent::Restored(offer) => catalog.restore(*offer),
         ServerEvent::Withdrawn(server) => catalog.withdraw(&server),
         ServerEvent::Connected(server, hold) => {
             subscriptions.server_back(&server, hold.clone());

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use mgp_engine::tools::catalog::Catalog;
+use mgp_engine::tools::catalog::{Catalog, OfferCounts};
 use mgp_protocol::ids::ServerId;
 use mgp_servers::link::Peer;
 use mgp_servers::server::Fetched;
@@ -14,10 +14,26 @@ use tokio_util::sync::CancellationToken;
 pub struct Shown {
     /// The merged lists, and the server of each entry.
     pub catalog: Arc<Catalog>,
-    /// What the connected servers declared at their handshake.
+    /// What the servers declared whose own lists these are; the others were restored from what was pinned.
     pub peers: BTreeMap<ServerId, Peer>,
     /// When their lists were fetched.
     pub fetched: BTreeMap<ServerId, Fetched>,
     /// Cancelled when the next one is published.
     pub replaced: CancellationToken,
+}
+
+impl Shown {
+    /// Whether the server has listed itself what the catalog has of it. If not, its tools can be listed, but a
+    /// call waits for its own definition.
+    #[must_use]
+    pub fn is_current(&self, server: &ServerId) -> bool {
+        self.peers.contains_key(server)
+    }
+
+    /// How much a server offers; `None` before its own lists are there.
+    #[must_use]
+    pub fn counts(&self, server: &ServerId) -> Option<OfferCounts> {
+        let counts = self.catalog.counts(server)?;
+        self.is_current(server).then_some(counts)
+    }
 }

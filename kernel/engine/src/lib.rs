@@ -16,6 +16,7 @@ pub mod doors {
     pub mod console;
     pub mod known_names;
     pub mod nearest;
+    pub mod permission_names;
 }
 
 /// Bounds on calls and on their retries, and what became of them.

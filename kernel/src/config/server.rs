@@ -117,6 +117,7 @@ pub(super) fn read_server(
     read_tools(&mut entry, &mut tools);
     entry.strings("categories", &mut tools.categories);
     entry.count("max_result_bytes", 0..=RESULT_MAX, &mut tools.result_max);
+    entry.flag("check_arguments", &mut tools.checks_schema);
     read_server_permissions(&mut entry, &mut permissions, &mut pin);
     let own = entry.inner("sandbox", "servers.sandbox");
     read_server_sandbox(own, context.folder, &mut sandbox);

@@ -229,7 +229,7 @@ impl KernelMetrics {
             begun.add(&id, server.lives_begun());
             in_flight.add(&id, server.in_flight());
             turns.add(&id, server.link().map_or(0, |link| link.waiting()));
-            let counts = shown.catalog.counts(&server.id);
+            let counts = shown.counts(&server.id);
             tools.add(&id, counts.map_or(0, |counts| counts.tools));
             if let Some(used) = look.server(&server.id) {
                 memory.add(&id, used.memory_bytes);

@@ -5,12 +5,13 @@ mod pins;
 use std::collections::{BTreeMap, BTreeSet};
 
 use mgp_callers::request::{Outcome, Request};
+use mgp_engine::doors::permission_names::read_typed;
 use mgp_engine::servers::lifecycle::LifecycleState;
 use mgp_engine::servers::sandbox::widening;
 use mgp_engine::timestamps::parse_rfc3339;
 use mgp_policy::approvals::Decider;
 use mgp_protocol::mgp::approvals::{Answer, Approve, Deny, Pending};
-use mgp_protocol::mgp::permission::{Given, Grant, PermissionType, Revoke, Revoked, Verdict};
+use mgp_protocol::mgp::permission::{Given, Grant, Revoke, Revoked, Verdict};
 use mgp_protocol::refusal::Refusal;
 use mgp_runtime::time::unix_ms;
 use mgp_servers::server::ServerMsg;
@@ -118,7 +119,10 @@ impl Operator {
         let Revoke { server, permission } = read(request)?;
         let handle = self.find(&server)?;
         let (mut taken, mut permissions, decider) = (BTreeSet::new(), Vec::new(), decider(request));
-        for permission in PermissionType::read(&permission) {
+        let known = self.permissions.known(&handle.id).await?;
+        let meant = read_typed(&permission, &known)
+            .map_err(|unknown| Refusal::BadParams(unknown.to_string()))?;
+        for permission in meant {
             let revoked = self.permissions.revoke(&handle.id, &permission, &decider);
             permissions.push(permission.to_string());
             if revoked.await? {

@@ -8,10 +8,12 @@ use mgp_cluster::replication::ClusterRecords;
 use mgp_engine::doors::known_names::{
     KnownNames, Meant as Read, NotRead, ServerOrTool, UnknownName,
 };
+use mgp_engine::policy::access::Principal;
 use mgp_protocol::ids::{AgentId, NodeServer, ServerId};
 use mgp_protocol::mgp::access::Permission;
 use mgp_protocol::mgp::names::{self, Meant, Named};
 use mgp_protocol::refusal::Refusal;
+use mgp_runtime::time::unix_ms;
 use serde_json::json;
 
 use super::{Operator, read};
@@ -73,9 +75,15 @@ impl Operator {
         }
         if let Some(agent) = &asked.agent {
             let agent = known_names::read(self.name_sources.known().agent(agent), false)?;
-            let granted = self.granted_elsewhere(agent.it, places).await?;
-            for (tool, granted) in tools.iter_mut().zip(granted) {
-                tool.granted = granted;
+            let (table, now) = (self.name_sources.access.table(), unix_ms());
+            let who = Principal::Agent(agent.it.clone());
+            let here: Vec<bool> = places
+                .iter()
+                .map(|(server, tool)| table.admits(&who, server, Some(tool), now))
+                .collect();
+            let elsewhere = self.granted_elsewhere(agent.it, places).await?;
+            for (tool, (here, elsewhere)) in tools.iter_mut().zip(here.into_iter().zip(elsewhere)) {
+                tool.granted = Some(elsewhere.unwrap_or(here));
             }
         }
         super::json(&json!({ "tools": tools }))

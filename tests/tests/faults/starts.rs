@@ -2,6 +2,7 @@
 
 mod away;
 mod restarts;
+mod restored;
 mod waiting;
 
 use mgp_tests::harness::program::{Gate, remote_entry};

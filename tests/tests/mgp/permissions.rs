@@ -575,3 +575,46 @@ async fn a_published_server_stands_at_a_silent_gate() {
     let time = agent.call("it:get_current_time", json!({"timezone": "UTC"}));
     assert!(!time.await.is_error());
 }
+
+/// A denial of what nobody has would be believed in: a name that is no permission is refused with the nearest.
+#[tokio::test]
+async fn a_misspelt_permission_is_refused_with_the_nearest() {
+    let needs = needing(&["com.example.print"]);
+    let kernel = Kernel::start(&entry(
+        "it",
+        "permission_policy = \"auto_approve\"\n",
+        &["--mgp", &needs],
+    ))
+    .await;
+    kernel.connected(&["it"]).await;
+    for (typed, meant) in [
+        ("netwrk.outbound", "network.outbound"),
+        ("com.example.pint", "com.example.print"),
+    ] {
+        let refused = kernel.mgp(&["deny", "it", typed]).await;
+        let told = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(!refused.status.success(), "{told}");
+        assert!(told.contains(&format!("is {meant} meant?")), "{told}");
+        kernel.mgp_json(&["deny", "it", meant]).await;
+    }
+}
+
+/// What is allowed and waits for the operator's approval is not said to be usable.
+#[tokio::test]
+async fn an_explanation_says_what_still_waits_for_approval() {
+    let kernel = Kernel::start(&entry("it", "", &["--mgp", &needing(&["camera"])])).await;
+    let asked = question(&kernel).await;
+    let explain = async || {
+        let told = kernel.mgp(&["explain", "agent.local", "it"]).await;
+        String::from_utf8_lossy(&told.stdout).into_owned()
+    };
+    let told = explain().await;
+    assert!(
+        told.contains("may not use yet it: server it waits"),
+        "{told}"
+    );
+    kernel.mgp_json(&["approve", &id(&asked)]).await;
+    kernel.connected(&["it"]).await;
+    let told = explain().await;
+    assert!(told.contains("may use it:"), "{told}");
+}

@@ -8,7 +8,7 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use mgp_engine::policy::access::{GrantTable, Principal};
 use mgp_engine::tool_names;
-use mgp_engine::tools::catalog::{Catalog, ListKind, NameClaim, NamedItem, Prospect};
+use mgp_engine::tools::catalog::{ListKind, NameClaim, NamedItem, Prospect};
 use mgp_protocol::ids::ServerId;
 use mgp_protocol::refusal::{Denial, Refusal};
 
@@ -17,6 +17,7 @@ use crate::checks::access;
 use mgp_callers::request::{Caller, Request};
 use mgp_runtime::time::unix_ms;
 use mgp_servers::server::ServerHandle;
+use mgp_tools::catalog::Shown;
 
 pub(crate) fn named_item<'a>(request: &'a Request, kind: ListKind, name: &'a str) -> NamedItem<'a> {
     NamedItem {
@@ -100,7 +101,7 @@ fn claimants(cx: &Context, caller: &Caller, named: NamedItem<'_>) -> Vec<Claiman
             continue;
         }
         formed |= named.has_form_of(id);
-        if shown.catalog.counts(id).is_none() {
+        if !shown.is_current(id) {
             found.extend(claimant(&table, &who, handle, named));
         }
     }
@@ -109,7 +110,7 @@ fn claimants(cx: &Context, caller: &Caller, named: NamedItem<'_>) -> Vec<Claiman
         // A bare name that several servers have belongs to none of them.
         false => {
             let had = found.iter().filter(|claimant| claimant.offered).count();
-            if had + others(cx, &shown.catalog, caller, named) > 1 {
+            if had + others(cx, &shown, caller, named) > 1 {
                 found.retain(|claimant| !claimant.offered);
             }
         }
@@ -118,11 +119,12 @@ fn claimants(cx: &Context, caller: &Caller, named: NamedItem<'_>) -> Vec<Claiman
 }
 
 /// How many connected servers have something of this bare name that the caller may see.
-fn others(cx: &Context, catalog: &Catalog, caller: &Caller, named: NamedItem<'_>) -> usize {
+fn others(cx: &Context, shown: &Shown, caller: &Caller, named: NamedItem<'_>) -> usize {
     let (table, who, now) = (cx.policies.access.table(), caller.identity(), unix_ms());
     let tool = (named.kind == ListKind::Tools).then_some(named.name);
-    let has = catalog.offers().filter(|offer| {
+    let has = shown.catalog.offers().filter(|offer| {
         named.view.is_merged()
+            && shown.is_current(offer.server())
             && table.admits(&who, offer.server(), tool, now)
             && offer.has(named.kind, named.name)
     });

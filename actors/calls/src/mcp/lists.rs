@@ -55,7 +55,13 @@ pub fn list(cx: &Context, request: &Request, kind: ListKind) -> Outcome {
     let page = with_own(page, &request.caller, kind, listing.cursor.is_none());
     let page = match kind {
         ListKind::Tools if listing.cursor.is_none() => {
-            before(page, &kernel_tool::listed(cx, &request.caller))
+            let mut own = kernel_tool::listed(cx, &request.caller);
+            own.extend(exposure::describe_finding_tools(
+                cx,
+                &shown,
+                &request.caller,
+            ));
+            before(page, &own)
         }
         ListKind::Tools | ListKind::Prompts | ListKind::Resources | ListKind::Templates => page,
     };

@@ -16,6 +16,7 @@ use mgp_protocol::mgp::access::{
     Explain, Explanation, Grant, Granted, List, Listed, Permission, Query, Revoke, Revoked, Source,
 };
 use mgp_protocol::mgp::negotiation::Features;
+use mgp_protocol::mgp::permission::PermissionType;
 use mgp_protocol::mgp::spells;
 use mgp_protocol::refusal::Refusal;
 
@@ -295,9 +296,41 @@ async fn explain(cx: &Context, explain: Explain) -> Outcome {
     let own = place.tool.as_deref();
     let scopes = own.map(|own| mcpl::call::explained(cx, &place.server, own));
     let scopes = scopes.unwrap_or_default();
+    let is_allowed = explained.permission == Permission::Allow;
     json(&Explanation {
         notes: [explained.notes, called, places, scopes].concat(),
+        waits: is_allowed.then(|| awaited_approval(cx, &place)).flatten(),
         ..explained
+    })
+}
+
+/// What the operator has yet to approve before a call of this can be made.
+fn awaited_approval(cx: &Context, place: &ServerOrTool) -> Option<String> {
+    let server = &place.server;
+    let handle = cx.servers.load().get(server).cloned();
+    if handle.is_some_and(|handle| handle.status().waiting) {
+        return Some(format!("server {server} waits for the operator's approval"));
+    }
+    let tool = place.tool.as_deref()?;
+    if cx.policies.pins.blocks(server, tool) {
+        return Some(format!(
+            "the changed definition of {} waits for the operator's approval",
+            place.canonical()
+        ));
+    }
+    let shown = cx.shown.load();
+    let offered = shown.catalog.offer(server)?.tools().iter();
+    let tool = offered.into_iter().find(|it| *it.own_name == *tool)?;
+    let needs = &tool.requirements.permissions;
+    let lacking = cx.policies.permissions.lacks(server, needs)?;
+    let names = lacking.permissions.iter().map(PermissionType::as_str);
+    let names: Vec<&str> = names.collect();
+    lacking.waiting.then(|| {
+        let place = place.canonical();
+        format!(
+            "{place} needs {}, which waits for the operator's approval",
+            names.join(", ")
+        )
     })
 }
 

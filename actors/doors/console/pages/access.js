@@ -36,13 +36,19 @@ export default function access({ main, kernel, store, on, rest }) {
     const key = cellKey(agent, server, tool);
     const of = known.get(key);
     if (of === undefined) { known.set(key, null); wanted.push({ agent, server, tool, key }); pump(); }
-    const word = of ? (of.error ? '?' : of.permission) : '…';
+    const word = of ? (of.error ? '?' : of.permission === 'allow' && waits(server) ? 'waits' : of.permission) : '…';
     const own = of && (tool ? of.source === 'tool_grant' : of.source === 'server_grant');
     return h('div', { class: 'cell' }, h('button', {
       class: `cell-button ${of?.permission ?? ''} ${own ? 'own' : ''}`, 'data-key': key,
       'aria-label': `${agent}, ${server}${tool ? `, ${tool}` : ''}: ${word}${own ? ', by an entry of its own' : ''}`,
       onclick: () => explain(agent, server, tool),
-    }, word === 'allow' ? '✓ allow' : word === 'deny' ? '✕ deny' : word));
+    }, word === 'allow' ? '✓ allow' : word === 'deny' ? '✕ deny' : word === 'waits' ? '… waits for approval' : word));
+  }
+
+  /** Whether a server takes no calls before the operator has approved it. */
+  function waits(server) {
+    const asks = (entry) => entry.server === server && ['permissions', 'registration'].includes(entry.subject);
+    return store.servers.get(server)?.state !== 'connected' && store.pending.pending.some(asks);
   }
 
   function pump() {
@@ -100,7 +106,8 @@ export default function access({ main, kernel, store, on, rest }) {
       forget(); await explain(agent, server, tool);
     });
     fill(panel,
-      h('h2', {}, server, tool && `:${tool}`), h('p', { class: 'row' }, h('b', {}, agent), pill(told.permission === 'allow' ? 'good' : 'bad', told.permission)),
+      h('h2', {}, server, tool && `:${tool}`), h('p', { class: 'row' }, h('b', {}, agent), told.waits ? pill('warn', 'waits for approval') : pill(told.permission === 'allow' ? 'good' : 'bad', told.permission)),
+      told.waits && h('p', { class: 'note warn' }, told.waits),
       h('p', { class: 'asked' }, told.rule),
       h('details', { open: true }, h('summary', {}, 'What was looked at'), h('ol', {}, told.considered.map((sentence) => h('li', {}, sentence)))),
       (told.notes ?? []).map((note) => h('p', { class: 'note warn' }, note)),
@@ -158,6 +165,7 @@ export default function access({ main, kernel, store, on, rest }) {
   whose.addEventListener('change', build);
   on('access', forget);
   on('servers', build);
+  on('pending', again);
   on('tools', async () => { tools = await store.allTools(); build(); });
   on('agents', () => doing(read));
   doing(read);

@@ -70,7 +70,8 @@ function card(entry, decide, kernel, store) {
     h('button', { class: 'yes main', onclick: (event) => decide(entry, true, el, event.target) }, 'Yes ', h('kbd', {}, 'y')),
     h('button', { class: 'no bad', onclick: (event) => decide(entry, false, el, event.target) }, 'No ', h('kbd', {}, 'n')),
     entry.subject === 'permissions' && h('button', { onclick: (event) => decide(entry, false, el, event.target, true) }, 'Not now'),
-    ['permissions', 'confirmation'].includes(entry.subject) && h('select', { class: 'during', 'aria-label': 'For how long a yes holds' }, LENGTHS.map(([words, ms]) => h('option', { value: ms ?? '' }, words)))];
+    entry.subject === 'confirmation' && h('span', { class: 'dim' }, 'A yes is for this call alone.'),
+    entry.subject === 'permissions' && h('select', { class: 'during', 'aria-label': 'For how long a yes holds' }, LENGTHS.map(([words, ms]) => h('option', { value: ms ?? '' }, words)))];
   fill(el,
     h('header', { class: 'row' }, pill('warn', WORDS[entry.subject] ?? entry.subject), h('span', { class: 'dim' }, [entry.server, entry.agent].filter(Boolean).join(' · ')),
       h('span', { class: 'dim end grow' }, `since ${when(entry.since)}`, entry.until && `, until ${when(entry.until)}`)),

@@ -26,8 +26,10 @@ const TEXT_MAX: usize = 16 << 10;
 #[serde(default)]
 struct Page {
     pins: Pins,
-    /// Definitions as approved, by tool; only read when something changed.
+    /// Definitions as approved, by tool; read when something changed and when the server starts.
     texts: BTreeMap<String, Box<str>>,
+    /// The tools of the last list, in its order; `None` in a file of an older kernel.
+    listed: Option<Vec<Box<str>>>,
 }
 
 /// The pins of one server.
@@ -38,6 +40,10 @@ pub(super) struct PinFile {
     pins: Pins,
     /// The pins, as they are in the file.
     kept: Pins,
+    /// The tools of the last list, in its order.
+    listed: Option<Vec<Box<str>>>,
+    /// The same, as in the file.
+    stored_list: Option<Vec<Box<str>>>,
     server: ServerId,
 }
 
@@ -61,8 +67,26 @@ impl PinFile {
             path,
             kept: page.pins.clone(),
             pins: page.pins,
+            stored_list: page.listed.clone(),
+            listed: page.listed,
             server: server.clone(),
         })
+    }
+
+    /// The definitions of the tools that the server listed last, in its order. Without those that wait for a
+    /// person, and those that are too long to be stored.
+    ///
+    /// # Errors
+    /// Why the file cannot be used, in words.
+    pub(super) fn last_list(folder: &Path, server: &ServerId) -> Result<Vec<Arc<str>>, String> {
+        let mut page = page(&place(folder, server))?.unwrap_or_default();
+        let all = || page.texts.keys().map(|name| name.as_str().into()).collect();
+        let listed = page.listed.take().unwrap_or_else(all);
+        let unchanged = listed
+            .iter()
+            .filter(|name| page.pins.is_unchanged(server, name));
+        let texts = unchanged.filter_map(|name| page.texts.get(&**name));
+        Ok(texts.map(|text| Arc::from(&**text)).collect())
     }
 
     /// Removes the file of a server, if there is one.
@@ -87,6 +111,7 @@ impl PinFile {
         rules: &PinRules,
     ) -> (Vec<ToolChange>, BTreeSet<String>) {
         let (mut changes, mut unknown) = (Vec::new(), BTreeSet::new());
+        self.listed = Some(tools.iter().map(|tool| (&*tool.own_name).into()).collect());
         for tool in tools {
             let Some(pin) = Pin::of(tool.sent(), &rules.ignored) else {
                 continue;
@@ -155,7 +180,7 @@ impl PinFile {
     /// Brings the file up to date, with the definitions of those of `tools` that count as approved. On disk
     /// when this returns; not written if nothing changed.
     pub(super) fn keep(&mut self, tools: &[Arc<CatalogTool>], rules: &PinRules) -> io::Result<()> {
-        if self.pins == self.kept {
+        if self.pins == self.kept && self.listed == self.stored_list {
             return Ok(());
         }
         let mut texts = self.texts();
@@ -171,11 +196,13 @@ impl PinFile {
         let page = Page {
             pins: self.pins.clone(),
             texts,
+            listed: self.listed.clone(),
         };
         private_folder(&self.path)?;
         atomic_file::write(&self.path, &serde_json::to_vec(&page)?)?;
         mark(&self.folder, &self.server)?;
         self.kept = page.pins;
+        self.stored_list = page.listed;
         Ok(())
     }
 }

@@ -29,6 +29,8 @@ pub enum ServerEvent {
         /// Answered when agents can see the offer.
         seen: Reply<()>,
     },
+    /// Its tools as they were listed before, of a server that has not been connected yet.
+    Restored(Box<ServerOffer>),
     /// Its offer is gone.
     Withdrawn(ServerId),
     /// It is connected again. A life that it replaces waits for who holds the second.

@@ -366,7 +366,8 @@ impl ServerHandle {
         last.clone()
     }
 
-    fn has_offered(&self) -> bool {
+    /// Whether it has listed what it offers since the kernel started.
+    pub(super) fn has_offered(&self) -> bool {
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         last.is_some()
     }

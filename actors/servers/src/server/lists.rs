@@ -4,6 +4,7 @@ mod fetching;
 pub(super) mod missing;
 mod offering;
 pub(super) mod pace;
+mod restored;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -113,6 +114,10 @@ impl Lists {
         let lists = [List::Tools, List::Prompts, List::Resources];
         let offered = lists.into_iter().filter(|list| offered(can, *list));
         let wanted: Vec<_> = offered.flat_map(kinds).collect();
+        if wanted.is_empty() {
+            let tools = Whole::fetch_undeclared_tools(link).await;
+            return Self(tools.into_iter().collect()).read(before, watch).await;
+        }
         let first = Flag::default();
         let asked = wanted.iter().enumerate().map(|(at, (kind, method))| {
             let first = &first;
@@ -151,8 +156,10 @@ impl Lists {
         watch: &Watch,
     ) -> Fresh {
         let can = link.peer().map(|p| p.capabilities).unwrap_or_default();
+        // Found at its start, though it had not declared them.
+        let listed = list == List::Tools && !before.tools().is_empty();
         let fetched = kinds(list).iter().map(|(kind, method)| async move {
-            match offered(can, list) {
+            match listed || offered(can, list) {
                 true => Whole::fetch(link, *kind, method).await,
                 false => Whole::none(*kind),
             }
@@ -274,6 +281,22 @@ impl Whole {
         }
         whole.gap = whole.pages(link, method).await.err();
         whole
+    }
+
+    /// Some servers declare nothing and have tools all the same. Whatever goes wrong when they are asked for, there
+    /// are none.
+    async fn fetch_undeclared_tools(link: &Arc<Link>) -> Option<Self> {
+        if matches!(link.wire(), Wire::Node(_) | Wire::Lite(_)) {
+            return None;
+        }
+        let asked = Self::fetch(link, ListKind::Tools, "tools/list");
+        let mut whole = tokio::time::timeout(SLOWER, asked).await.ok()?;
+        if whole.gap.is_some() || whole.definitions.is_empty() {
+            return None;
+        }
+        let note = "the server declares no tools in `capabilities`, and lists some";
+        whole.notes.push(note.into());
+        Some(whole)
     }
 
     async fn pages(&mut self, link: &Arc<Link>, method: &str) -> Result<(), ListGap> {

@@ -80,6 +80,7 @@ impl ServerActor {
         {
             self.replace(state, newest);
         }
+        self.restore_offer(state);
         self.order(state, SupervisionInput::Start { by_operator: true });
     }
 

@@ -37,6 +37,7 @@ impl StartWait {
 impl ServerActor {
     /// The kernel starts it, after those that come before.
     pub(super) fn start_in_order(&self, state: &mut ServerState) {
+        self.restore_offer(state);
         // An instance is started only while its server runs.
         if state.spec.after.is_empty() || self.handle.agent().is_some() {
             return self.decide(state, SupervisionInput::Start { by_operator: false });

@@ -88,6 +88,21 @@ pub enum NotOpen {
         /// What it takes.
         options: Vec<String>,
     },
+    /// Its approval cannot be limited in time.
+    #[error("{id} is about {}, for which no time can be set; approve it without --for", match .subject {
+        Subject::Confirmation => "one call, and the next call asks again",
+        Subject::Pins => "changed definitions, which stay approved until they change again",
+        Subject::Callback => "one request of a server",
+        Subject::Registration => "the registration of one server",
+        Subject::Scope => "one action",
+        Subject::Permissions => "permissions",
+    })]
+    NoExpiry {
+        /// Its name.
+        id: String,
+        /// What it is about.
+        subject: Subject,
+    },
     /// It takes none.
     #[error("{0} is yes or no: `mgp approve {0}` or `mgp deny {0}`")]
     YesOrNo(String),
@@ -153,6 +168,21 @@ impl Approvals {
                 part: part.clone(),
                 parts: parts.clone(),
             }),
+        }
+    }
+
+    /// Whether an approval of this question can end at `until_ms`.
+    ///
+    /// # Errors
+    /// [`NotOpen`].
+    pub fn check_expiry(&self, id: &str, until_ms: Option<u64>) -> Result<(), NotOpen> {
+        let subject = self.find(id, &[])?.subject;
+        match until_ms.is_some() && !subject.takes_expiry() {
+            true => Err(NotOpen::NoExpiry {
+                id: id.to_owned(),
+                subject,
+            }),
+            false => Ok(()),
         }
     }
 
@@ -381,6 +411,24 @@ mod tests {
             assert!(why.to_string().contains("mgp answer"), "{why}");
         }
         assert_eq!(value(&choice, None, false), Ok(None));
+    }
+
+    /// What is printed as an end of an approval is one.
+    #[test]
+    fn only_permissions_are_approved_for_a_time() {
+        let mut all = Approvals::default();
+        let mut ask = |chance, subject| {
+            let question = ApprovalQuestion {
+                subject,
+                ..question("a")
+            };
+            all.ask(question, chance, 0).unwrap()
+        };
+        let (permission, call) = (ask(1, Subject::Permissions), ask(2, Subject::Confirmation));
+        assert_eq!(all.check_expiry(&permission, Some(9)), Ok(()));
+        assert_eq!(all.check_expiry(&call, None), Ok(()));
+        let why = all.check_expiry(&call, Some(9)).unwrap_err().to_string();
+        assert!(why.contains("the next call asks again"), "{why}");
     }
 
     #[test]

@@ -185,6 +185,12 @@ impl PermissionGate {
         effects
     }
 
+    /// The permissions of the server that somebody decided about, or that it needs.
+    pub fn known(&self) -> impl Iterator<Item = &PermissionType> {
+        let decided = self.recorded.keys().chain(&self.rules.configured);
+        decided.chain(self.needs.keys())
+    }
+
     /// Decided by the records, the configuration and the policy, in this order.
     fn first(&self, permission: &PermissionType, request: &str, now_ms: u64) -> PermissionState {
         let recorded = self.recorded.get(permission);

@@ -451,6 +451,13 @@ impl Pins {
         Some(known.approved)
     }
 
+    /// Whether the tool was last listed as it was approved.
+    #[must_use]
+    pub fn is_unchanged(&self, server: &ServerId, tool: &str) -> bool {
+        let known = self.0.get(server).and_then(|tools| tools.get(tool));
+        known.is_some_and(|known| known.pending.is_none())
+    }
+
     /// All pending tools, by server and tool.
     #[must_use]
     pub fn pending(&self) -> Vec<PendingPin> {

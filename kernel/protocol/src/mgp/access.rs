@@ -249,6 +249,9 @@ pub struct Explanation {
     /// What was asked about and is not there, or cannot be looked up now; in words.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
+    /// What a call has to wait for although it is allowed, in a sentence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waits: Option<String>,
 }
 
 /// `tool_name` does not go with `entry_type`.

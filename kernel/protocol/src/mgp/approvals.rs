@@ -27,7 +27,7 @@ pub struct List;
 pub struct Approve {
     /// The name of the question.
     pub id: String,
-    /// For how long, in milliseconds; for good when absent.
+    /// For how long, in milliseconds; for good when absent. Only of a question about permissions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub for_ms: Option<u64>,
     /// These parts of the question only; all of it when empty.
@@ -88,6 +88,17 @@ impl Subject {
             Self::Callback => "callback",
             Self::Registration => "registration",
             Self::Scope => "scope",
+        }
+    }
+
+    /// Whether an approval can be limited in time. What else is approved is one call or one definition.
+    #[must_use]
+    pub const fn takes_expiry(self) -> bool {
+        match self {
+            Self::Permissions => true,
+            Self::Confirmation | Self::Pins | Self::Callback | Self::Registration | Self::Scope => {
+                false
+            }
         }
     }
 }

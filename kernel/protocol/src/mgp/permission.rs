@@ -224,6 +224,12 @@ impl PermissionType {
         vec![standard.map_or_else(|| Self::Custom(name.into()), Self::Standard)]
     }
 
+    /// The names of the standard types, short forms included.
+    pub fn standard_names() -> impl Iterator<Item = &'static str> + Clone {
+        let short = SHORT.iter().map(|(short, _)| *short);
+        Standard::ALL.into_iter().map(Standard::as_str).chain(short)
+    }
+
     /// The name on the wire, in full.
     #[must_use]
     pub fn as_str(&self) -> &str {

@@ -13,7 +13,8 @@ use super::times;
 pub struct Approve {
     /// The name of the question, as `mgp pending` shows it.
     pub id: String,
-    /// For how long: 90s, 30m, 1h or 7d; for good when not given.
+    /// For how long: 90s, 30m, 1h or 7d; for good when not given. Only for permissions: what else is
+    /// approved is one call or one definition.
     #[arg(long = "for", value_name = "TIME", value_parser = times::millis)]
     pub during: Option<u64>,
     /// Only this part of the question; may be given several times.

@@ -26,6 +26,7 @@ use crate::cli::failure::{Absence, Failure};
 use crate::config;
 use crate::kernel::process::{ProcessIdentity, ProcessState};
 use crate::kernel::running::RunningKernel;
+use crate::kernel::user_environment;
 use crate::paths::private_folder;
 use kernel_log::KernelLog;
 
@@ -61,6 +62,8 @@ pub(in crate::cli) fn start(context: &CliContext) -> Result<KernelStatus, Failur
     let mut child = spawn(context, &log)?;
     loop {
         if let Some(status) = context.status()? {
+            // The kernel has no terminal, by which it would know this to be the user's environment.
+            user_environment::store(&folder);
             return Ok(status);
         }
         if let Some(exit) = child.try_wait()? {

@@ -243,13 +243,21 @@ pub(super) fn explain(context: &CliContext, explain: &args::Explain) -> Result<(
 }
 
 fn in_words(rule: &RuleTarget, explained: &Explanation) -> String {
-    let may = match explained.permission {
-        Permission::Allow => "may use",
-        Permission::Deny => "may not use",
+    let may = match (&explained.permission, &explained.waits) {
+        (Permission::Allow, None) => "may use",
+        (Permission::Allow, Some(_)) => "may not use yet",
+        (Permission::Deny, _) => "may not use",
     };
     let (agent, place) = (plain(&rule.called), plain(&rule.place()));
     let why = plain(&explained.rule);
-    let mut text = format!("{agent} {may} {place}: {why}\n\nlooked at:");
+    let mut text = match &explained.waits {
+        Some(waits) => format!(
+            "{agent} {may} {place}: {} (`mgp pending` shows it); once it is approved: {why}",
+            plain(waits)
+        ),
+        None => format!("{agent} {may} {place}: {why}"),
+    };
+    text += "\n\nlooked at:";
     for sentence in &explained.considered {
         text += &format!("\n  {}", plain(sentence));
     }

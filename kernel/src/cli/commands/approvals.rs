@@ -2,14 +2,14 @@
 
 use mgp_engine::timestamps::parse_rfc3339;
 use mgp_protocol::mcp::Method;
-use mgp_protocol::mgp::approvals::{self, Decided, Entry, List, Pending};
+use mgp_protocol::mgp::approvals::{self, Decided, Entry, List, Pending, Subject};
 use mgp_protocol::mgp::permission::{Revoke, Revoked, Verdict};
 use mgp_protocol::mgp::servers::WantedLogin;
 use serde::Serialize;
 use serde_json::json;
 
 use crate::cli::args::{Answer, Approve, Deny};
-use crate::cli::client::{CliContext, ProgressLine};
+use crate::cli::client::{CliContext, ProgressLine, names};
 use crate::cli::failure::Failure;
 use crate::cli::print::say;
 use crate::cli::words::{indented, plain, time};
@@ -71,7 +71,8 @@ fn take_back(context: &CliContext, server: &str, permission: &str) -> Result<(),
         Revoke::METHOD,
         &params,
         &mut ProgressLine::of(doing),
-    )?;
+    );
+    let answer = answer.map_err(names::wrong)?;
     context.show(&answer, |revoked: Revoked| {
         let permissions = revoked.permissions.join(", ");
         say(plain(&match (revoked.had, revoked.restarts) {
@@ -127,6 +128,9 @@ fn in_words(entry: &Entry, now_ms: u64) -> String {
         time(ago),
         left.unwrap_or_default()
     ));
+    if entry.subject == Subject::Confirmation {
+        row("an approval is for this call alone");
+    }
     let id = &entry.id;
     match entry.options.as_deref() {
         None => row(&format!("mgp approve {id}   or   mgp deny {id}")),
@@ -169,8 +173,6 @@ fn shown(option: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use mgp_protocol::mgp::approvals::Subject;
-
     use super::*;
 
     /// Descriptions and names that a server wrote begin no line that is the kernel's.

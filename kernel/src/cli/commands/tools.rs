@@ -10,7 +10,7 @@ mod read_on;
 pub(super) mod sets;
 pub(super) mod state;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use mgp_protocol::mcp::{Method, tools};
 use mgp_protocol::mgp::door;
@@ -89,19 +89,45 @@ fn list(context: &CliContext, typed: &ListTools) -> Result<(), Failure> {
         named.is_none_or(|named| named.granted != Some(false))
     };
     tools.retain(|tool| read(tool).is_ok_and(|tool| is_granted(&tool)));
+    let unlisted = agent.as_ref().map_or(0, |_| count_unlisted(&tools, &names));
     if context.json {
-        return say(json!({ "tools": tools, "away": away }));
+        return say(json!({ "tools": tools, "away": away, "unlisted": unlisted }));
     }
     for line in hidden {
         report(plain(&line));
     }
-    match (tools.is_empty(), agent) {
-        (true, None) => say("no tools: `mgp servers list` shows which servers are connected"),
+    match (tools.is_empty(), &agent) {
+        (true, None) => say("no tools: `mgp servers list` shows which servers are connected")?,
         (true, Some(agent)) => say(format_args!(
             "{agent} sees no tools: `mgp grants --agent {agent}` shows what it was granted and denied"
-        )),
-        (false, _) => say(rows(&tools, &names, &away)?),
+        ))?,
+        (false, _) => say(rows(&tools, &names, &away)?)?,
     }
+    if let (1.., Some(agent)) = (unlisted, &agent) {
+        let tools = match unlisted {
+            1 => "1 more tool".to_owned(),
+            unlisted => format!("{unlisted} more tools"),
+        };
+        report(format_args!(
+            "{agent} may call {tools} that its list does not show: it finds them with mgp_tools_discover, as `mgp tools find --agent {agent}` does (`exposure` in [discovery])"
+        ));
+    }
+    Ok(())
+}
+
+/// How many tools an agent may call that are not in its list.
+fn count_unlisted(tools: &[Box<RawValue>], names: &HashMap<String, Named>) -> usize {
+    let listed = tools.iter().filter_map(|tool| {
+        let tool: ListedTool = read(tool).ok()?;
+        Some(tool.name)
+    });
+    let listed: HashSet<String> = listed.collect();
+    let granted = names
+        .iter()
+        .filter(|(_, named)| named.granted != Some(false));
+    granted
+        .filter(|(shown, _)| !listed.contains(*shown))
+        .count()
 }
 
 /// All tools of the connection, as the kernel wrote them.

@@ -19,7 +19,7 @@ use crate::cli::print::{report, say};
 use crate::config::named_secrets::KernelLookup;
 use crate::config::{self, LogFormat};
 use crate::demo;
-use crate::kernel::{self, OpenDoors, UpOptions, witnessed};
+use crate::kernel::{self, OpenDoors, UpOptions, user_environment, witnessed};
 
 /// Accepts a file of the data folder as it is.
 pub(super) fn accept(context: &CliContext, typed: &args::Accept) -> Result<(), Failure> {
@@ -50,8 +50,18 @@ pub(super) fn accept(context: &CliContext, typed: &args::Accept) -> Result<(), F
 
 /// Runs the kernel in the foreground.
 pub(super) fn here(context: &CliContext, typed: &args::Up) -> Result<(), Failure> {
+    let kernel = config::load(&context.look_up, &|_| None, None).map(|loaded| loaded.kernel);
+    user_environment::restore(&context.data_dir(&kernel.unwrap_or_default())?);
     context.tell_untrusted();
     let options = options(context, typed.log_format)?;
+    let (data_dir, opened) = (options.data_dir.clone(), options.opened);
+    let options = UpOptions {
+        opened: Box::new(move |doors| {
+            user_environment::store(&data_dir);
+            opened(doors);
+        }),
+        ..options
+    };
     kernel::run(options).map_err(Failure::Other)
 }
 

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use mgp_engine::doors::permission_names::nearest_standard;
 use mgp_engine::policy::permissions::PermissionRules;
 use mgp_engine::policy::pins::{PinMode, PinRules, is_ignorable};
 use mgp_protocol::mgp::permission::{PermissionType, Policy};
@@ -63,6 +64,13 @@ fn read_set(
 ) {
     let mut names = Vec::new();
     section.strings(key, &mut names);
+    let near = names
+        .iter()
+        .find_map(|name| Some((name, nearest_standard(name)?)));
+    if let Some((span, (name, near))) = section.span(key).zip(near) {
+        let words = format!("`{key}`: there is no permission {name:?}; is \"{near}\" meant?");
+        section.refuse(span, words);
+    }
     if !names.is_empty() {
         *into = names
             .iter()

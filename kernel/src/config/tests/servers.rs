@@ -501,3 +501,14 @@ fn a_login_is_of_the_machine_or_of_each_agent() {
     let nobody = read("[servers.login]\nof = \"agent\"\ngrant = \"client_credentials\"").said();
     assert!(nobody[0].contains("without a person"), "{nobody:?}");
 }
+
+/// A custom permission can have any name but one that is nearly a standard one.
+#[test]
+fn a_misspelt_permission_is_refused_with_the_one_that_is_meant() {
+    let read = |name: &str| entry(&format!("command = \"x\"\npermissions = [\"{name}\"]"));
+    let why = read("netwrk.outbound").why("x");
+    assert!(why.contains("is \"network.outbound\" meant?"), "{why}");
+    for name in ["network.outbound", "shell", "com.example.print"] {
+        assert_eq!(read(name).said(), [""; 0]);
+    }
+}

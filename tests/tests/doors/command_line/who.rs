@@ -236,3 +236,37 @@ async fn a_new_agents_entries_work_as_printed() {
         format!("Bearer {}", json["token"].as_str().unwrap())
     );
 }
+
+/// A list that is cut says how many tools stand behind it.
+#[tokio::test]
+async fn tools_that_a_list_does_not_show_are_counted() {
+    let sections = "[discovery]\nembedding = \"off\"\nexposure = \"discovery\"\n";
+    let kernel = scene::kernel_with(sections, &[]).await;
+    out(&kernel.mgp(&["agents", "add", "claude"]).await);
+    out(&kernel.mgp(&["grant", "claude", "it:echo", "--deny"]).await);
+    let all = kernel.mgp_json(&["tools", "list"]).await;
+    let all = all["tools"].as_array().unwrap().len();
+    let command = ["tools", "list", "--agent", "claude"];
+    let listed = kernel.mgp_json(&command).await;
+    assert_eq!(listed["tools"].as_array().unwrap().len(), 3);
+    assert_eq!(listed["unlisted"], all - 1);
+    let told = kernel.mgp(&command).await.stderr;
+    let told = String::from_utf8_lossy(&told);
+    assert!(
+        told.contains(&format!("may call {} more tools", all - 1)),
+        "{told}"
+    );
+}
+
+/// A server that is not there is refused with the nearest, wherever it is named.
+#[tokio::test]
+async fn a_misspelt_server_is_refused_with_the_nearest() {
+    let kernel = scene::kernel().await;
+    for line in ["prompts list", "resources list", "tools list", "stdio"] {
+        let command: Vec<&str> = line.split(' ').chain(["--server", "its"]).collect();
+        let refused = kernel.mgp(&command).await;
+        let told = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(!refused.status.success(), "{line}: {told}");
+        assert!(told.contains("did you mean it?"), "{line}: {told}");
+    }
+}

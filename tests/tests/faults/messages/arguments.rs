@@ -39,3 +39,14 @@ async fn arguments_against_the_schema_never_reach_the_server() {
     let counted = told(&agent.call("count", json!({})).await);
     assert_eq!(counted["calls"]["echo"], 1, "{counted:#}");
 }
+
+/// An entry can leave the judgement to its server: some read a number written as text.
+#[tokio::test]
+async fn arguments_are_passed_unchecked_where_the_entry_says_so() {
+    let kernel = Kernel::start(&server("it", &[], "check_arguments = false")).await;
+    kernel.connected(&["it"]).await;
+    let mut agent = owner(&kernel).await;
+    agent.call("it__echo", json!({"text": 7})).await;
+    let counted = told(&agent.call("it__count", json!({})).await);
+    assert_eq!(counted["calls"]["echo"], 1, "{counted:#}");
+}

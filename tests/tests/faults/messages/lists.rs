@@ -121,3 +121,41 @@ async fn a_tool_without_what_each_tool_has_is_left_out_by_name() {
     let log = String::from_utf8_lossy(&log.stdout).into_owned();
     assert!(log.contains(wrong[0]), "{log}");
 }
+
+/// A server that declares nothing and lists tools all the same: they are there, and the log says why.
+#[tokio::test]
+async fn tools_that_are_not_declared_are_listed() {
+    let flags = "--without tools --without prompts --without resources";
+    let flags: Vec<&str> = flags.split(' ').collect();
+    let kernel = Kernel::start(&server("it", &flags, "")).await;
+    let mut agent = owner(&kernel).await;
+    let it = in_state(&mut agent, "it", "connected").await;
+    assert_ne!(it["tools"], 0, "{it:#}");
+    echoes(&mut agent, "it").await;
+    let mut own = kernel.http_agent(Some("it"));
+    let hello = own.initialize("2025-11-25", "{}").await.result();
+    assert!(hello["capabilities"]["tools"].is_object(), "{hello:#}");
+    let log = kernel.mgp(&["servers", "logs", "it"]).await;
+    let log = String::from_utf8_lossy(&log.stdout).into_owned();
+    assert!(log.contains("declares no tools"), "{log}");
+}
+
+/// One that has none, whatever it does when it is asked, is connected without.
+#[tokio::test]
+async fn a_server_that_declares_nothing_and_lists_nothing_is_connected() {
+    let nothing = "--without tools --without prompts --without resources";
+    let flags = |trouble: &str| format!("{nothing} {trouble} tools/list");
+    let entry =
+        |id: &str, trouble: &str| server(id, &flags(trouble).split(' ').collect::<Vec<_>>(), "");
+    let servers = entry("unknown", "--unknown-list") + &entry("silent", "--hanging-list");
+    let kernel = Kernel::start(&servers).await;
+    let mut agent = owner(&kernel).await;
+    for id in ["unknown", "silent"] {
+        let it = in_state(&mut agent, id, "connected").await;
+        assert_eq!(
+            (&it["tools"], left_out(&it)),
+            (&json!(0), Vec::new()),
+            "{id}"
+        );
+    }
+}

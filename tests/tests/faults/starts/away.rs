@@ -309,7 +309,7 @@ async fn absent(kernel: &Kernel, watching: &mut Agent) {
     wait_until("they are listed no more", DEADLINE, empty).await;
 }
 
-async fn deny(owner: &mut Agent, id: &str, tool: Option<&str>) {
+pub(super) async fn deny(owner: &mut Agent, id: &str, tool: Option<&str>) {
     let kind = if tool.is_some() {
         "tool_grant"
     } else {

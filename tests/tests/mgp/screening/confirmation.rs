@@ -291,3 +291,32 @@ async fn a_grant_is_permission() {
         .await;
     assert_eq!(agent.answer_to(&id).await.text(), "{}");
 }
+
+/// An approval of one call is for that call: an end that would mean nothing is rejected, and the call waits on.
+#[tokio::test]
+async fn an_approval_of_a_call_takes_no_time() {
+    let kernel = kernel(&tools(), "").await;
+    let mut agent = agent_of(&kernel, "2025-03-26", "{}").await;
+    let call = json!({"name": "blast", "arguments": {}});
+    let asked = agent.start("tools/call", call).await;
+    let id = question(&kernel).await["id"].as_str().unwrap().to_owned();
+    let shown = kernel.mgp(&["pending"]).await.stdout;
+    let shown = String::from_utf8_lossy(&shown);
+    assert!(
+        shown.contains("an approval is for this call alone"),
+        "{shown}"
+    );
+    let timed = kernel.mgp(&["approve", &id, "--for", "1h"]).await;
+    let told = String::from_utf8_lossy(&timed.stderr).into_owned();
+    assert!(
+        !timed.status.success() && told.contains("the next call asks again"),
+        "{told}"
+    );
+    let approved = kernel.mgp(&["approve", &id]).await;
+    let told = String::from_utf8_lossy(&approved.stdout).into_owned();
+    assert!(
+        approved.status.success() && !told.contains("until"),
+        "{told}"
+    );
+    assert!(!agent.answer_to(&asked).await.is_error());
+}

@@ -13,6 +13,7 @@ use mgp_protocol::mgp::negotiation::Features;
 use mgp_protocol::mgp::tools::Budget;
 use mgp_protocol::mgp::tools::meta::MetaTool;
 
+use super::lacks_some;
 use crate::Context;
 use mgp_callers::request::Caller;
 use mgp_runtime::time::unix_ms;
@@ -145,6 +146,18 @@ pub(crate) fn with_meta(
     };
     let own: Vec<String> = exposure.meta().iter().map(described).collect();
     before(page, &own)
+}
+
+/// The tools that find others, in a list of all tools that lacks servers which are still starting: a client that
+/// reads it once and never again has a way to them. Not where the operator chose what is listed.
+pub(crate) fn describe_finding_tools(cx: &Context, shown: &Shown, caller: &Caller) -> Vec<String> {
+    let is_all = || exposure(cx, shown, caller, ListKind::Tools) == Exposure::All;
+    if cx.exposing.set(caller).is_some() || !lacks_some(cx, caller) || !is_all() {
+        return Vec::new();
+    }
+    let security = caller.mgp.features().contains(Features::TOOL_SECURITY);
+    let finding = MetaTool::FINDING.iter();
+    finding.map(|tool| tool.definition(security)).collect()
 }
 
 /// The first page of a list of tools, with these put first.

@@ -287,6 +287,7 @@ fn both(
         rule,
         considered,
         notes,
+        waits: None,
     }
 }
 

@@ -95,6 +95,11 @@ impl ServerHandle {
         comes(&status) || status.next_try.is_some()
     }
 
+    /// Whether calls wait for it now.
+    pub(in crate::server) fn is_coming(&self) -> bool {
+        comes(&self.status.borrow())
+    }
+
     /// Whether it is in its first start and began so recently that lists wait for it.
     #[must_use]
     pub fn is_new(&self) -> bool {

@@ -275,12 +275,21 @@ pub(in crate::server) fn read(result: &[u8]) -> Result<Peer, String> {
     Ok(Peer {
         version,
         capabilities: ServerCapabilities::read(hello.capabilities),
-        raw_capabilities: hello.capabilities.map_or("{}", |c| c.get()).into(),
+        raw_capabilities: object(hello.capabilities).into(),
         info: hello.server_info.map(|i| i.get().into()),
         instructions: hello.instructions.as_deref().map(Into::into),
         mgp: Negotiated::with(OFFERED, hello.capabilities, Era::Legacy),
         mcpl: None,
     })
+}
+
+/// Capabilities as an object: some languages write an empty one as `[]`.
+fn object(capabilities: Option<&RawValue>) -> &str {
+    let said = capabilities.map_or("{}", |said| said.get());
+    match said.starts_with('{') {
+        true => said,
+        false => "{}",
+    }
 }
 
 /// Interprets the answer to `server/discover`. Only a result that names our version is from a modern server
@@ -359,7 +368,7 @@ fn discovered(result: &[u8]) -> Found {
     Found::Modern(Box::new(Peer {
         version: Version::MODERN,
         capabilities: ServerCapabilities::read(said.capabilities),
-        raw_capabilities: said.capabilities.map_or("{}", |c| c.get()).into(),
+        raw_capabilities: object(said.capabilities).into(),
         info: said.server_info().map(|i| i.get().into()),
         instructions: said.instructions.as_deref().map(Into::into),
         mgp: Negotiated::with(OFFERED, said.capabilities, Era::Modern),

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use mgp_engine::servers::supervision::SupervisionInput;
+use mgp_protocol::splice::{members, quoted};
 use tokio::sync::oneshot;
 
 use super::Fresh;
-use crate::link::Link;
+use crate::link::{Link, Peer};
 use crate::server::{ServerActor, ServerEvent, ServerMsg, ServerState};
 use mgp_runtime::mailbox::Reply;
 use mgp_runtime::task;
@@ -78,9 +79,13 @@ impl ServerActor {
         let (shown, _) = state.offer.clone().without(&blocked).presented();
         let (reply, seen) = Reply::new();
         if let Some(peer) = link.peer() {
+            let peer = match shown.tools().is_empty() || peer.capabilities.tools {
+                true => peer.clone(),
+                false => declare_tools(peer),
+            };
             self.events.send(ServerEvent::Offered {
                 offer: Box::new(shown),
-                peer: Box::new(peer.clone()),
+                peer: Box::new(peer),
                 fetched: state.fetched,
                 seen: reply,
             });
@@ -93,4 +98,17 @@ impl ServerActor {
             drop(self.show(state, &link));
         }
     }
+}
+
+/// What a server declared that lists tools without saying so.
+fn declare_tools(peer: &Peer) -> Peer {
+    let said = members(&peer.raw_capabilities).unwrap_or_default();
+    let said = said.iter().filter(|(name, _)| name != "tools");
+    let said = said.map(|(name, value)| format!(",{}:{}", quoted(name), value.get()));
+    let mut peer = Peer {
+        raw_capabilities: format!("{{\"tools\":{{}}{}}}", said.collect::<String>()).into(),
+        ..peer.clone()
+    };
+    peer.capabilities.tools = true;
+    peer
 }

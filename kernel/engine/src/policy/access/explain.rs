@@ -33,6 +33,7 @@ pub fn explain(
             ),
             considered: Vec::new(),
             notes: Vec::new(),
+            waits: None,
         };
     };
     let subject = Subject::Agent(authority.here().agent(agent.clone()));
@@ -60,6 +61,7 @@ pub fn explain(
         rule,
         considered: bounded(considered),
         notes: Vec::new(),
+        waits: None,
     }
 }
 
@@ -95,6 +97,7 @@ pub fn explain_own_denial(
         considered: vec![rule.clone()],
         rule,
         notes: Vec::new(),
+        waits: None,
     })
 }
 
@@ -153,6 +156,7 @@ pub fn explain_foreign<'a>(
         rule,
         considered: bounded(considered),
         notes: Vec::new(),
+        waits: None,
     }
 }
 

@@ -19,6 +19,8 @@ pub struct ToolRules {
     pub code_safety: Level,
     /// Whether a person must confirm dangerous calls.
     pub confirms: bool,
+    /// Whether arguments are held against the tool's schema.
+    pub checks_schema: bool,
     /// Categories that all its tools are in, such as `filesystem/read`.
     pub categories: Vec<String>,
     /// Longest text of a result that agents read at once, in bytes; 0 for any.
@@ -62,6 +64,7 @@ impl Default for ToolRules {
             roots: Vec::new(),
             code_safety: Level::Unrestricted,
             confirms: true,
+            checks_schema: true,
             categories: Vec::new(),
             result_max: 0,
             tools: BTreeMap::new(),

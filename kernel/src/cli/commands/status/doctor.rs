@@ -3,6 +3,7 @@
 mod clients;
 mod configuration;
 mod doors;
+mod environment;
 mod files;
 mod finding;
 mod network;
@@ -84,10 +85,11 @@ impl<'c> Patient<'c> {
 
     /// Each looks for itself: none keeps another from looking.
     fn findings(&self) -> Vec<DoctorFinding> {
-        let looks: [fn(&Patient<'_>) -> Vec<DoctorFinding>; 10] = [
+        let looks: [fn(&Patient<'_>) -> Vec<DoctorFinding>; 11] = [
             running::kernel,
             configuration::look,
             programs::look,
+            environment::look,
             doors::look,
             network::look,
             files::look,

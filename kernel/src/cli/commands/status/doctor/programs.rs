@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use mgp_engine::servers::spec::Reach;
 
+use super::environment::process_environment;
 use super::finding::DoctorFinding;
 use super::{Patient, SOME};
 
@@ -73,11 +74,8 @@ pub(super) fn look(patient: &Patient<'_>) -> Vec<DoctorFinding> {
 
 /// The `PATH` of a running process of this user.
 fn path_of(pid: u32) -> Option<OsString> {
-    use std::os::unix::ffi::OsStringExt;
-    let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
-    let mut variables = environment.split(|byte| *byte == 0);
-    let path = variables.find_map(|variable| variable.strip_prefix(b"PATH="))?;
-    Some(OsString::from_vec(path.to_owned()))
+    let mut variables = process_environment(pid)?.into_iter();
+    variables.find_map(|(name, path)| (name == "PATH").then_some(path))
 }
 
 /// Where a program is, as a process with this `PATH` finds it.

@@ -1,0 +1,86 @@
+//! Names of permissions as people type them.
+
+use std::collections::BTreeSet;
+
+use mgp_protocol::mgp::permission::PermissionType;
+
+use crate::doors::nearest::{nearest, nearest_name};
+
+/// A name that is no permission.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no permission {name:?}{}", match .near {
+    Some(near) => format!("; is {near} meant?"),
+    None => "; known are ".to_owned() + &.known.join(", "),
+})]
+pub struct UnknownPermission {
+    name: String,
+    near: Option<String>,
+    known: Vec<String>,
+}
+
+/// What a name means that was typed about a server: a standard permission, or one of `known`, which are the server's.
+///
+/// # Errors
+/// [`UnknownPermission`].
+pub fn read_typed(
+    name: &str,
+    known: &BTreeSet<PermissionType>,
+) -> Result<Vec<PermissionType>, UnknownPermission> {
+    let meant = PermissionType::read(name);
+    let is_known =
+        |it: &PermissionType| matches!(it, PermissionType::Standard(_)) || known.contains(it);
+    if meant.iter().all(is_known) {
+        return Ok(meant);
+    }
+    let mut all: BTreeSet<&str> = known.iter().map(PermissionType::as_str).collect();
+    for name in PermissionType::standard_names() {
+        all.insert(name);
+    }
+    Err(UnknownPermission {
+        name: name.to_owned(),
+        near: nearest_name(name, all.iter().copied()).map(str::to_owned),
+        known: all.into_iter().map(str::to_owned).collect(),
+    })
+}
+
+/// The standard permission that a name of the configuration is probably meant to be. A custom one can have any other
+/// name.
+#[must_use]
+pub fn nearest_standard(name: &str) -> Option<&'static str> {
+    let is_custom = |it: &PermissionType| matches!(it, PermissionType::Custom(_));
+    let custom = PermissionType::read(name).iter().any(is_custom);
+    let near = nearest(name, PermissionType::standard_names());
+    near.filter(|_| custom)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_permission_that_nobody_has_is_refused_with_the_nearest() {
+        let own: BTreeSet<_> = PermissionType::read("com.example.print")
+            .into_iter()
+            .collect();
+        let told = |name| read_typed(name, &own).map_err(|why| why.to_string());
+        assert_eq!(told("com.example.print").unwrap().len(), 1);
+        assert_eq!(told("filesystem").unwrap().len(), 2);
+        let why = told("netwrk.outbound").unwrap_err();
+        assert!(why.contains("is network.outbound meant?"), "{why}");
+        let why = told("com.example.pint").unwrap_err();
+        assert!(why.contains("is com.example.print meant?"), "{why}");
+        let why = told("everything").unwrap_err();
+        assert!(why.contains("known are camera, code_execution"), "{why}");
+    }
+
+    #[test]
+    fn a_custom_permission_is_no_slip() {
+        assert_eq!(
+            nearest_standard("netwrk.outbound"),
+            Some("network.outbound")
+        );
+        for name in ["network.outbound", "shell", "com.example.print"] {
+            assert_eq!(nearest_standard(name), None);
+        }
+    }
+}
