@@ -361,3 +361,113 @@ fn remove_if_there(path: &Path) -> Result<(), Failure> {
         Ok(()) | Err(_) => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const BEFORE: &str =
+        "{\"mcpServers\": {\"fs\": {\"command\": \"files\"}, \"db\": {\"command\": \"db\"}}}\n";
+
+    struct CursorFile {
+        _folder: tempfile::TempDir,
+        path: PathBuf,
+    }
+
+    impl CursorFile {
+        fn new(text: &str) -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("mcp.json");
+            fs::write(&path, text).unwrap();
+            Self {
+                _folder: folder,
+                path,
+            }
+        }
+
+        fn open(&self) -> ClientFileEdit {
+            ClientFileEdit::at(Client::Cursor, self.path.clone()).unwrap()
+        }
+
+        fn text(&self) -> String {
+            fs::read_to_string(&self.path).unwrap()
+        }
+
+        fn connect(&self, taken: &[&str]) {
+            let file = self.open();
+            let taken: Vec<_> = taken.iter().map(|name| doubled(name)).collect();
+            let entry = json!({"command": "/bin/mgp", "args": ["stdio"]});
+            let text = file.with("mgp", &entry, &taken).unwrap();
+            file.connect("mgp", &text, false).unwrap();
+        }
+
+        fn undo(&self) -> Option<PathBuf> {
+            let file = self.open();
+            file.restore(&file.undone("mgp").unwrap()).unwrap()
+        }
+    }
+
+    fn doubled(name: &str) -> DoubledServer {
+        DoubledServer {
+            project: None,
+            name: name.to_owned(),
+            id: name.to_owned(),
+            file: PathBuf::new(),
+            tools: mgp_clients::ToolLimits::default(),
+            left_out: Vec::new(),
+            only_off_there: false,
+        }
+    }
+
+    /// Each time more was taken out, and the client wrote in between.
+    #[test]
+    fn what_was_taken_out_at_several_times_comes_back() {
+        let file = CursorFile::new(BEFORE);
+        file.connect(&["fs"]);
+        file.connect(&["db"]);
+        assert_eq!(file.undo(), None);
+        assert_eq!(file.text(), BEFORE);
+
+        file.connect(&["fs"]);
+        let written = file
+            .text()
+            .replace("\"db\": {", "\"new\": {\"command\": \"n\"}, \"db\": {");
+        fs::write(&file.path, written).unwrap();
+        file.connect(&["db", "new"]);
+        assert!(!file.text().contains("\"n\""), "{}", file.text());
+        file.undo();
+        let read = file.open().document().unwrap();
+        let names: Vec<_> = Client::entries(&read["mcpServers"])
+            .iter()
+            .map(|(n, _)| *n)
+            .collect();
+        let names: std::collections::BTreeSet<_> = names.into_iter().collect();
+        assert_eq!(names, std::collections::BTreeSet::from(["db", "fs", "new"]));
+    }
+
+    /// A file that the client writes while a person reads what is shown is not written over.
+    #[test]
+    fn a_file_that_changed_meanwhile_is_left_alone() {
+        let file = CursorFile::new(BEFORE);
+        let edit = file.open();
+        fs::write(&file.path, "{\"theme\": 1}").unwrap();
+        assert!(edit.connect("mgp", "{}", false).is_err());
+        assert!(edit.restore(&edit.undone("mgp").unwrap()).is_err());
+        assert_eq!(file.text(), "{\"theme\": 1}");
+    }
+
+    /// Remarks that stood in what was taken out are only in the copy.
+    #[test]
+    fn the_copy_stays_while_it_has_more() {
+        let remark = BEFORE.replace("\"files\"", "\"files\" /* mine */");
+        let file = CursorFile::new(&remark);
+        file.connect(&["fs"]);
+        let written = file.text().replace("/bin/mgp\"", "/bin/mgp\", \"x\": 1");
+        fs::write(&file.path, written).unwrap();
+        let copy = file.undo().unwrap();
+        assert_eq!(fs::read_to_string(copy).unwrap(), remark);
+        assert!(file.text().contains("files") && !file.text().contains("mgp"));
+    }
+}
