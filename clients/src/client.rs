@@ -33,6 +33,10 @@ pub enum Client {
     Copilot,
     /// Google's Antigravity.
     Antigravity,
+    /// Roo Code.
+    Roo,
+    /// Continue.
+    Continue,
 }
 
 /// A word that is no client's.
@@ -61,7 +65,7 @@ impl UnknownClient {
 
 impl Client {
     /// All of them, the most used first.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 16] = [
         Self::ClaudeDesktop,
         Self::ClaudeCode,
         Self::Cursor,
@@ -76,6 +80,8 @@ impl Client {
         Self::Cline,
         Self::Copilot,
         Self::Antigravity,
+        Self::Roo,
+        Self::Continue,
     ];
 
     /// What it is called on a command line.
@@ -96,6 +102,8 @@ impl Client {
             Self::Cline => "cline",
             Self::Copilot => "copilot",
             Self::Antigravity => "antigravity",
+            Self::Roo => "roo",
+            Self::Continue => "continue",
         }
     }
 
@@ -117,6 +125,8 @@ impl Client {
             Self::Cline => "Cline",
             Self::Copilot => "Copilot CLI",
             Self::Antigravity => "Antigravity",
+            Self::Roo => "Roo Code",
+            Self::Continue => "Continue",
         }
     }
 
@@ -133,6 +143,7 @@ impl Client {
             "copilot-cli" => vec![Self::Copilot],
             "lm-studio" => vec![Self::LmStudio],
             "codex-cli" => vec![Self::Codex],
+            "roo-code" | "roo-cline" => vec![Self::Roo],
             small => {
                 let all = Self::ALL.into_iter();
                 all.filter(|client| client.word() == small).collect()

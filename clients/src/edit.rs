@@ -4,6 +4,7 @@ mod json;
 #[cfg(test)]
 mod tests;
 mod toml;
+pub(crate) mod undo;
 mod yaml;
 
 use serde_json::Value;
@@ -21,11 +22,22 @@ pub enum ClientEditError {
     OtherForm,
 }
 
+/// How the entries of a table stand there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TableForm {
+    /// By name.
+    Map,
+    /// One after the other, each with its `name`.
+    List,
+}
+
 /// An entry of a table of a client's file.
 #[derive(Clone, Copy, Debug)]
 pub struct EntryPlace<'p> {
-    /// The table, at the top.
-    pub table: &'p str,
+    /// The keys that lead to the table; none for the document itself.
+    pub table: &'p [String],
+    /// What a table becomes that is not there yet.
+    pub shape: TableForm,
     /// The entry's name.
     pub name: &'p str,
 }
@@ -105,23 +117,37 @@ fn changed(document: &Value, place: EntryPlace<'_>, entry: Option<&Value>) -> Op
     if wanted.is_null() {
         wanted = Value::Object(serde_json::Map::new());
     }
-    let top = wanted.as_object_mut()?;
-    match entry {
-        Some(entry) => {
-            let table = top.entry(place.table).or_insert(Value::Null);
-            if table.is_null() {
-                *table = Value::Object(serde_json::Map::new());
-            }
-            table
-                .as_object_mut()?
-                .insert(place.name.to_owned(), entry.clone());
+    let mut table = &mut wanted;
+    for (at, key) in place.table.iter().enumerate() {
+        let object = table.as_object_mut()?;
+        if entry.is_none() && !object.contains_key(key) {
+            return Some(document.clone());
         }
-        None => {
-            if let Some(table) = top.get_mut(place.table).and_then(Value::as_object_mut) {
-                table.shift_remove(place.name);
-            } else {
-                return Some(document.clone());
-            }
+        table = object.entry(key).or_insert(Value::Null);
+        if table.is_null() && entry.is_some() {
+            let is_last = at + 1 == place.table.len();
+            *table = match place.shape {
+                TableForm::List if is_last => Value::Array(Vec::new()),
+                TableForm::List | TableForm::Map => Value::Object(serde_json::Map::new()),
+            };
+        }
+    }
+    let is_it = |item: &Value| item.get("name").and_then(Value::as_str) == Some(place.name);
+    match (table, entry) {
+        (Value::Object(table), Some(entry)) => {
+            table.insert(place.name.to_owned(), entry.clone());
+        }
+        (Value::Object(table), None) => drop(table.shift_remove(place.name)),
+        (Value::Array(list), Some(entry)) => match list.iter_mut().find(|item| is_it(item)) {
+            Some(item) => *item = entry.clone(),
+            None => list.push(entry.clone()),
+        },
+        (Value::Array(list), None) => list.retain(|item| !is_it(item)),
+        (Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_), None) => {
+            return Some(document.clone());
+        }
+        (Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_), Some(_)) => {
+            return None;
         }
     }
     Some(wanted)

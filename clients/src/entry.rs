@@ -1,10 +1,12 @@
 //! One entry of a client's file. The clients' keys differ, and none means something else in another client's
 //! entry, but for the notation of values: so one reader knows them all.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value};
 
 use crate::client::Client;
-use crate::found::{FoundReach, FoundServer, KeyLeftOut};
+use crate::found::{FoundReach, FoundServer, KeyLeftOut, ToolLimits};
 use crate::text::FoundText;
 
 /// Reads an entry key by key, so that what nobody read can be told.
@@ -15,7 +17,7 @@ pub(crate) struct EntryReader<'v> {
 }
 
 /// Keys without effect here, and what does the same. Of keys that begin alike the first counts.
-const ELSEWHERE: [(&str, &str); 14] = [
+const ELSEWHERE: [(&str, &str); 17] = [
     ("timeout", "calls wait as long as [servers.limits] says"),
     (
         "startup_timeout",
@@ -58,6 +60,18 @@ const ELSEWHERE: [(&str, &str); 14] = [
         "disabled_tools",
         "which tools may be called is said by grants: see mgp grant",
     ),
+    (
+        "disabledTools",
+        "which tools may be called is said by grants: see mgp grant",
+    ),
+    (
+        "available_tools",
+        "which tools may be called is said by grants: see mgp grant",
+    ),
+    (
+        "connectionTimeout",
+        "a start may take as long as [servers.limits] says",
+    ),
     ("oauth", "signing in is not taken over"),
     ("auth", "signing in is not taken over"),
 ];
@@ -88,7 +102,9 @@ impl<'v> EntryReader<'v> {
 
     pub(crate) fn server(mut self, name: &str, project: Option<&str>) -> Read<FoundServer> {
         let disabled = self.flag("disabled")? == Some(true) || self.flag("enabled")? == Some(false);
+        let tools = self.tool_limits();
         let kind = self.word("type")?.or(self.word("transport")?);
+        let kind = kind.or(self.word("transportType")?);
         let url = ["url", "serverUrl", "httpUrl", "uri"].into_iter();
         let urls: Vec<_> = url.filter_map(|key| self.take(key)).collect();
         let reach = match (kind.as_deref(), urls.first()) {
@@ -108,8 +124,49 @@ impl<'v> EntryReader<'v> {
             project: project.map(str::to_owned),
             reach,
             disabled,
+            disabled_by: None,
+            tools,
             left_out: self.left_out(),
         })
+    }
+
+    /// Lists of tools; one that says more than names is left to be reported.
+    fn tool_limits(&mut self) -> ToolLimits {
+        let mut limits = ToolLimits::default();
+        for key in ["disabledTools", "disabled_tools", "excludeTools"] {
+            if let Some(names) = self.tool_names(key) {
+                limits.hidden.extend(names);
+            }
+        }
+        for key in ["includeTools", "enabled_tools", "available_tools", "tools"] {
+            let Some(names) = self.tool_names(key) else {
+                continue;
+            };
+            // To Goose an empty list is no list, to Copilot `*` is every tool.
+            let all = (key == "available_tools" && names.is_empty()) || names.contains("*");
+            if !all {
+                let only = Some(names);
+                let other = ToolLimits {
+                    only,
+                    ..ToolLimits::default()
+                };
+                limits.narrow(&other);
+            }
+        }
+        let entry = self.entry.as_object();
+        let taken = entry.into_iter().flat_map(Map::keys);
+        let taken = taken.filter(|key| !self.keys.contains_key(*key) && is_tool_list(key));
+        limits.keys = taken.cloned().collect();
+        limits
+    }
+
+    fn tool_names(&mut self, key: &str) -> Option<BTreeSet<String>> {
+        let names = self.keys.get(key)?.as_array()?.iter();
+        let plain = |name: &str| name == "*" || !name.contains(['(', '*', ' ']);
+        let names = names.map(|name| name.as_str().filter(|name| plain(name)).map(str::to_owned));
+        let names = names.collect::<Option<BTreeSet<_>>>()?;
+        self.keys.shift_remove(key);
+        Some(names)
     }
 
     fn command(&mut self) -> Read<FoundReach> {
@@ -168,6 +225,23 @@ impl<'v> EntryReader<'v> {
     fn url(&mut self, url: FoundText) -> Read<FoundReach> {
         let mut headers = self.map("headers")?;
         headers.extend(self.map("http_headers")?);
+        // Continue's.
+        if let Some(Value::Object(options)) = self.keys.get("requestOptions") {
+            let theirs = options.get("headers").cloned();
+            if options.keys().all(|key| key == "headers") {
+                self.keys.shift_remove("requestOptions");
+            }
+            if let Some(theirs) = theirs {
+                self.keys.insert("headers".to_owned(), theirs);
+                headers.extend(self.map("headers")?);
+            }
+        }
+        // Continue's short form of a token.
+        if let Some(key) = self.take("apiKey") {
+            let mut token = FoundText::literal("Bearer ");
+            token.0.extend(self.text(&key)?.0);
+            headers.push(("Authorization".to_owned(), token));
+        }
         let named = self.take("env_http_headers");
         let named = named.as_ref().and_then(Value::as_object);
         for (header, variable) in named.into_iter().flatten() {
@@ -245,4 +319,8 @@ impl<'v> EntryReader<'v> {
         word.map(|word| word.ok_or("its kind is no text"))
             .transpose()
     }
+}
+
+fn is_tool_list(key: &str) -> bool {
+    key == "tools" || key.ends_with("Tools") || key.ends_with("_tools")
 }

@@ -170,7 +170,7 @@ impl Exporter<'_> {
             return Err(ExportRefused::NoReach);
         };
         if none {
-            entry.retain(|key, _| !key.ends_with("headers"));
+            entry.retain(|key, _| !key.ends_with("headers") && key != "requestOptions");
         }
         entry.extend(more);
         Ok(entry.into())
@@ -312,16 +312,28 @@ impl Exporter<'_> {
                     name,
                     default: None,
                 },
-                Notation::Shell | Notation::Dollar,
+                Notation::Shell | Notation::Dollar | Notation::Any,
             ) => {
                 format!("${{{name}}}")
             }
             (
                 TextPiece::Variable {
                     name,
+                    default: None,
+                },
+                Notation::Secrets,
+            ) => {
+                format!("${{{{ secrets.{name} }}}}")
+            }
+            (TextPiece::Variable { .. }, Notation::Secrets) => {
+                return Err(format!("{client} has no default for a variable"));
+            }
+            (
+                TextPiece::Variable {
+                    name,
                     default: Some(default),
                 },
-                Notation::Shell | Notation::Dollar,
+                Notation::Shell | Notation::Dollar | Notation::Any,
             ) => format!("${{{name}:-{default}}}"),
             (TextPiece::Variable { name, default }, Notation::Named | Notation::Braces) => {
                 if default.as_ref().is_some_and(|default| !default.is_empty()) {
@@ -329,7 +341,12 @@ impl Exporter<'_> {
                 }
                 let text = match notation {
                     Notation::Braces => format!("{{env:{name}}}"),
-                    Notation::Named | Notation::Plain | Notation::Shell | Notation::Dollar => {
+                    Notation::Named
+                    | Notation::Plain
+                    | Notation::Shell
+                    | Notation::Dollar
+                    | Notation::Any
+                    | Notation::Secrets => {
                         format!("${{env:{name}}}")
                     }
                 };

@@ -1,5 +1,7 @@
 //! The servers that a client's file names.
 
+use std::collections::BTreeSet;
+
 use crate::text::FoundText;
 
 /// A server as a client has it written down.
@@ -13,6 +15,10 @@ pub struct FoundServer {
     pub reach: FoundReach,
     /// It is not to be started.
     pub disabled: bool,
+    /// The setting outside of its entry that says so.
+    pub disabled_by: Option<&'static str>,
+    /// The tools its client does not offer.
+    pub tools: ToolLimits,
     /// What of the entry has no place here.
     pub left_out: Vec<KeyLeftOut>,
 }
@@ -64,6 +70,35 @@ pub enum FoundReach {
         /// What is sent along, in the order of the file.
         headers: Vec<(String, FoundText)>,
     },
+}
+
+/// Which tools of a server a client offers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ToolLimits {
+    /// These and no others, where there is a list.
+    pub only: Option<BTreeSet<String>>,
+    /// Not these.
+    pub hidden: BTreeSet<String>,
+    /// The settings that say so.
+    pub keys: BTreeSet<String>,
+}
+
+impl ToolLimits {
+    /// Whether any tool is kept back.
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        self.only.is_none() && self.hidden.is_empty()
+    }
+
+    /// Keeps back what the other one does, too.
+    pub fn narrow(&mut self, other: &Self) {
+        self.hidden.extend(other.hidden.iter().cloned());
+        self.keys.extend(other.keys.iter().cloned());
+        self.only = match (self.only.take(), &other.only) {
+            (Some(own), Some(other)) => Some(own.intersection(other).cloned().collect()),
+            (own, other) => own.or_else(|| other.clone()),
+        };
+    }
 }
 
 /// A key of an entry that is not taken over.

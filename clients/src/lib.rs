@@ -20,19 +20,20 @@ mod variables;
 
 pub use client::{Client, UnknownClient};
 pub use document::{DOCUMENT_MAX, DocumentError, DocumentForm};
-pub use edit::{ClientEditError, EntryPlace, append, put, remove};
+pub use edit::undo::{ConnectedFile, UndoneFile, undo};
+pub use edit::{ClientEditError, EntryPlace, TableForm, append, put, remove};
 pub use export::{
     ConfiguredPiece, ConfiguredServer, ConfiguredText, ExportRefused, ExportedServer, Exporter,
 };
-pub use found::{FoundDocument, FoundInput, FoundReach, FoundServer, KeyLeftOut};
+pub use found::{FoundDocument, FoundInput, FoundReach, FoundServer, KeyLeftOut, ToolLimits};
 pub use own_entry::{NoUrls, OwnReach};
 pub use places::{ClientFile, Platform, Reader, UserFolders, files};
 pub use plan::{
-    ClientFileRead, Plan, PlannedReach, PlannedServer, PlannedValue, Planner, ServerOrigin,
-    Unplanned, WhyLeft,
+    ClientFileRead, Plan, PlannedReach, PlannedServer, PlannedValue, Planner, ProjectStarts,
+    ServerOrigin, Unplanned, UrlPiece, WhyLeft,
 };
-pub use render::Unrendered;
-pub use secret_values::{is_secret, is_secret_name};
+pub use render::{InputAnswer, Unrendered};
+pub use secret_values::{is_secret, is_secret_name, is_secret_word};
 pub use tables::read;
 pub use text::FoundText;
 pub use variables::TextPiece;

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use crate::client::Client;
 use crate::document::DocumentForm;
+use crate::edit::TableForm;
 
 /// How the client reaches the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,7 +36,7 @@ impl Client {
     pub fn form(self) -> DocumentForm {
         match self {
             Self::Codex => DocumentForm::Toml,
-            Self::Goose => DocumentForm::Yaml,
+            Self::Goose | Self::Continue => DocumentForm::Yaml,
             Self::ClaudeDesktop
             | Self::ClaudeCode
             | Self::Cursor
@@ -47,7 +48,8 @@ impl Client {
             | Self::LmStudio
             | Self::Cline
             | Self::Copilot
-            | Self::Antigravity => DocumentForm::Json,
+            | Self::Antigravity
+            | Self::Roo => DocumentForm::Json,
         }
     }
 
@@ -68,7 +70,63 @@ impl Client {
             | Self::LmStudio
             | Self::Cline
             | Self::Copilot
-            | Self::Antigravity => "mcpServers",
+            | Self::Antigravity
+            | Self::Roo
+            | Self::Continue => "mcpServers",
+        }
+    }
+
+    /// Where an entry for all projects stands in a document.
+    #[must_use]
+    pub fn table_in(self, document: &Value) -> Vec<String> {
+        let table = document.get(self.table());
+        // In opencode's newer form `mcp` holds tables, and not servers.
+        let newer = self == Self::OpenCode
+            && table
+                .and_then(|table| table.get("servers"))
+                .and_then(Value::as_object)
+                .is_some_and(|servers| !servers.contains_key("command"));
+        let mut keys = vec![self.table().to_owned()];
+        if newer {
+            keys.push("servers".to_owned());
+        }
+        keys
+    }
+
+    /// The entries of a table by their names, whatever shape it has.
+    #[must_use]
+    pub fn entries(table: &Value) -> Vec<(&str, &Value)> {
+        match table {
+            Value::Object(table) => table.iter().map(|(name, e)| (name.as_str(), e)).collect(),
+            Value::Array(list) => {
+                let named = list.iter();
+                let named = named.filter_map(|entry| Some((entry.get("name")?.as_str()?, entry)));
+                named.collect()
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Vec::new(),
+        }
+    }
+
+    /// Whether its servers are the values of a table, or the items of a list.
+    #[must_use]
+    pub fn shape(self) -> TableForm {
+        match self {
+            Self::Continue => TableForm::List,
+            Self::ClaudeDesktop
+            | Self::ClaudeCode
+            | Self::Cursor
+            | Self::VsCode
+            | Self::Windsurf
+            | Self::Zed
+            | Self::Codex
+            | Self::Gemini
+            | Self::OpenCode
+            | Self::Goose
+            | Self::LmStudio
+            | Self::Cline
+            | Self::Copilot
+            | Self::Antigravity
+            | Self::Roo => TableForm::Map,
         }
     }
 
@@ -105,6 +163,9 @@ impl Client {
             Self::Copilot => {
                 json!({ "type": "local", "command": program, "args": args, "tools": ["*"] })
             }
+            Self::Continue => {
+                json!({ "name": name, "type": "stdio", "command": program, "args": args })
+            }
             Self::ClaudeDesktop
             | Self::Cursor
             | Self::Windsurf
@@ -113,7 +174,8 @@ impl Client {
             | Self::Gemini
             | Self::LmStudio
             | Self::Cline
-            | Self::Antigravity => plain,
+            | Self::Antigravity
+            | Self::Roo => plain,
         }
     }
 
@@ -139,6 +201,11 @@ impl Client {
                 "enabled": true, "timeout": 300,
             }),
             Self::Cline => json!({ "type": "streamableHttp", "url": url, "headers": headers }),
+            Self::Roo => json!({ "type": "streamable-http", "url": url, "headers": headers }),
+            Self::Continue => json!({
+                "name": name, "type": "streamable-http", "url": url,
+                "requestOptions": { "headers": headers },
+            }),
             Self::Copilot => {
                 json!({ "type": "http", "url": url, "headers": headers, "tools": ["*"] })
             }

@@ -2,7 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
+use serde_json::Value;
+
 use crate::client::Client;
+use crate::document::DocumentForm;
 
 /// A system the paths differ on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,6 +110,12 @@ fn of_user(client: Client, user: &UserFolders) -> Vec<PathBuf> {
         ],
         Client::Copilot => vec![home.join(".copilot/mcp-config.json")],
         Client::Antigravity => vec![home.join(".gemini/config/mcp_config.json")],
+        Client::Roo => {
+            vec![programs.join(
+                "Code/User/globalStorage/rooveterinaryinc.roo-cline/settings/mcp_settings.json",
+            )]
+        }
+        Client::Continue => vec![home.join(".continue/config.yaml")],
     }
 }
 
@@ -119,6 +128,8 @@ fn of_project(client: Client) -> &'static [&'static str] {
         Client::Codex => &[".codex/config.toml"],
         Client::Gemini => &[".gemini/settings.json"],
         Client::OpenCode => &["opencode.json", "opencode.jsonc"],
+        Client::Roo => &[".roo/mcp.json"],
+        Client::Continue => &[".continue/config.yaml"],
         Client::ClaudeDesktop
         | Client::Windsurf
         | Client::Goose
@@ -129,25 +140,91 @@ fn of_project(client: Client) -> &'static [&'static str] {
     }
 }
 
+/// Files of a project that seldom have servers: they are known when they are named, and not looked for.
+fn seldom(client: Client) -> &'static [&'static str] {
+    match client {
+        Client::VsCode => &[".vscode/settings.json"],
+        Client::ClaudeDesktop
+        | Client::ClaudeCode
+        | Client::Cursor
+        | Client::Windsurf
+        | Client::Zed
+        | Client::Codex
+        | Client::Gemini
+        | Client::OpenCode
+        | Client::Goose
+        | Client::LmStudio
+        | Client::Cline
+        | Client::Copilot
+        | Client::Antigravity
+        | Client::Roo
+        | Client::Continue => &[],
+    }
+}
+
 impl Client {
     /// Whose file this is, as far as its name tells.
     #[must_use]
     pub fn of_file(path: &Path) -> Option<Self> {
-        let desktop = path.ends_with("claude_desktop_config.json");
-        let known = Self::ALL.into_iter();
-        let mut known = known.filter(|client| client.project_file(path).is_some());
-        desktop
-            .then_some(Self::ClaudeDesktop)
-            .or_else(|| known.next())
+        if path.ends_with("claude_desktop_config.json") {
+            return Some(Self::ClaudeDesktop);
+        }
+        if path.extension().is_some_and(|end| end == "code-workspace") {
+            return Some(Self::VsCode);
+        }
+        // One file for each server, or a file of another client's, in this folder of Continue's.
+        let yaml = DocumentForm::of(path) == DocumentForm::Yaml;
+        if yaml
+            && path
+                .parent()
+                .is_some_and(|parent| parent.ends_with(".continue/mcpServers"))
+        {
+            return Some(Self::Continue);
+        }
+        let mut known = Self::ALL.into_iter();
+        known.find(|client| client.project_file(path).is_some())
+    }
+
+    /// Whose a document is, as far as its keys tell.
+    #[must_use]
+    pub fn of_document(document: &Value) -> Option<Self> {
+        let has = |key: &str| document.get(key).is_some();
+        if document.get("mcpServers").is_some_and(Value::is_array) {
+            return Some(Self::Continue);
+        }
+        let known = [
+            ("servers", Self::VsCode),
+            ("context_servers", Self::Zed),
+            ("mcp_servers", Self::Codex),
+            ("extensions", Self::Goose),
+            ("mcp", Self::OpenCode),
+        ];
+        let known = known.into_iter().find(|(key, _)| has(key));
+        known
+            .map(|(_, client)| client)
+            .filter(|_| !has("mcpServers"))
+    }
+
+    /// The folder of the project that a file is of, by its path.
+    #[must_use]
+    pub fn project_of(path: &Path) -> Option<PathBuf> {
+        let inside = Self::ALL
+            .into_iter()
+            .find_map(|client| client.project_file(path));
+        let depth = match inside {
+            Some(inside) => Path::new(inside).components().count(),
+            // `.continue/mcpServers/x.yaml`
+            None if path.parent()?.ends_with(".continue/mcpServers") => 3,
+            None => 1,
+        };
+        path.ancestors().nth(depth).map(Path::to_owned)
     }
 
     /// The path of a project's file within its folder, where this is one of the client's.
     #[must_use]
     pub fn project_file(self, path: &Path) -> Option<&'static str> {
-        of_project(self)
-            .iter()
-            .copied()
-            .find(|name| path.ends_with(name))
+        let all = of_project(self).iter().chain(seldom(self));
+        all.copied().find(|name| path.ends_with(name))
     }
 }
 
@@ -165,7 +242,27 @@ mod tests {
             Some(Client::ClaudeDesktop)
         );
         assert_eq!(of("/x/.mcp.json"), Some(Client::ClaudeCode));
+        assert_eq!(of("/x/.roo/mcp.json"), Some(Client::Roo));
+        assert_eq!(of("/x/.gemini/settings.json"), Some(Client::Gemini));
+        assert_eq!(of("/x/a.code-workspace"), Some(Client::VsCode));
+        assert_eq!(of("/x/.continue/mcpServers/a.yaml"), Some(Client::Continue));
         assert_eq!(of("/x/mcp.json"), None);
+    }
+
+    #[test]
+    fn a_file_is_of_the_project_whose_folder_it_is_below() {
+        let of = |path: &str| Client::project_of(Path::new(path));
+        for path in [
+            "/x/.vscode/mcp.json",
+            "/x/.roo/mcp.json",
+            "/x/.gemini/settings.json",
+            "/x/.mcp.json",
+            "/x/.continue/mcpServers/a.yaml",
+            "/x/mcp.json",
+            "/x/a.code-workspace",
+        ] {
+            assert_eq!(of(path), Some(PathBuf::from("/x")), "{path}");
+        }
     }
 
     #[test]

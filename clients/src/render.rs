@@ -6,6 +6,15 @@ use std::path::Path;
 use crate::text::FoundText;
 use crate::variables::TextPiece;
 
+/// What a person answered to a question of a client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InputAnswer {
+    /// The answer.
+    pub text: String,
+    /// It must not be seen.
+    pub secret: bool,
+}
+
 /// What stands for the parts of a value that are no text.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Renderer<'r> {
@@ -14,7 +23,7 @@ pub(crate) struct Renderer<'r> {
     /// The folder of the project the file is of, if it is of one.
     pub(crate) project: Option<&'r Path>,
     /// What was answered, by the id of the input.
-    pub(crate) answers: &'r BTreeMap<String, String>,
+    pub(crate) answers: Option<&'r BTreeMap<String, InputAnswer>>,
 }
 
 /// Why a value has no like in `mgp.toml`.
@@ -26,6 +35,9 @@ pub enum Unrendered {
     /// Nobody answered.
     #[error("nobody said what ${{input:{0}}} is")]
     Unanswered(String),
+    /// A program's path that starts nowhere.
+    #[error("its command is a path relative to a folder that the file does not name")]
+    RelativeCommand,
     /// A file's content can only be a value of its own.
     #[error("it puts the content of a file amid other text")]
     FileWithin,
@@ -53,7 +65,7 @@ impl Renderer<'_> {
     pub(crate) fn value(&self, text: &FoundText) -> Option<String> {
         let pieces = text.0.iter().map(|piece| match piece {
             TextPiece::Literal(text) => Some(text.clone()),
-            TextPiece::Input(id) => self.answers.get(id).cloned(),
+            TextPiece::Input(id) => Some(self.answer(id)?.text.clone()),
             TextPiece::Folder => Some(self.project?.to_str()?.to_owned()),
             TextPiece::Home => Some(self.home.to_str()?.to_owned()),
             TextPiece::Variable { .. } | TextPiece::File(_) => None,
@@ -79,9 +91,9 @@ impl Renderer<'_> {
                 default: Some(default),
             } => format!("${{{name}:-{default}}}"),
             TextPiece::Input(id) => {
-                let answer = self.answers.get(id);
+                let answer = self.answer(id);
                 let answer = answer.ok_or_else(|| Unrendered::Unanswered(id.clone()))?;
-                escaped(answer)
+                escaped(&answer.text)
             }
             TextPiece::File(_) => return Err(Unrendered::FileWithin),
             TextPiece::Folder => {
@@ -90,6 +102,16 @@ impl Renderer<'_> {
             }
             TextPiece::Home => escaped(&self.home.to_string_lossy()),
         })
+    }
+
+    /// Whether a value holds what was answered unseen.
+    pub(crate) fn has_secret_answer(&self, text: &FoundText) -> bool {
+        text.inputs()
+            .any(|id| self.answer(id).is_some_and(|answer| answer.secret))
+    }
+
+    fn answer(&self, id: &str) -> Option<&InputAnswer> {
+        self.answers?.get(id)
     }
 
     fn path(&self, path: &str) -> String {

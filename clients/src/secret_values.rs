@@ -47,7 +47,12 @@ const ABOUT: [&str; 9] = [
 /// Whether the value of a variable or a header of this name is one that others must not see.
 #[must_use]
 pub fn is_secret(name: &str, value: &str) -> bool {
-    !value.is_empty() && (is_secret_name(name) || has_token(value) || has_password(value))
+    !value.is_empty()
+        && (is_secret_name(name)
+            || has_scheme(value)
+            || has_token(value)
+            || has_password(value)
+            || url_secrets(value).next().is_some())
 }
 
 /// Whether what is called so is a secret, as far as names tell.
@@ -59,6 +64,95 @@ pub fn is_secret_name(name: &str) -> bool {
         .last()
         .is_some_and(|word| ABOUT.contains(&word.as_str()));
     named && !about
+}
+
+/// Whether a word alone looks like a secret, whatever it is called.
+#[must_use]
+pub fn is_secret_word(word: &str) -> bool {
+    let value = word
+        .split_once([':', '='])
+        .map_or(word, |(_, value)| value.trim());
+    [word, value].into_iter().any(|value| is_secret("", value))
+        || word.split_once(':').is_some_and(|(name, value)| {
+            // `Authorization: Bearer x`, as a word behind `--header`.
+            is_secret_name(name)
+                && !value.starts_with("//")
+                && !value.contains("${")
+                && !value.trim().is_empty()
+        })
+}
+
+/// `Bearer x`, as a header has it, with something in the place of x.
+fn has_scheme(value: &str) -> bool {
+    let (scheme, rest) = value.split_once(' ').unwrap_or_default();
+    let known = ["bearer", "basic", "token", "apikey", "api-key", "bot"];
+    let rest = rest.trim();
+    known.contains(&scheme.to_ascii_lowercase().as_str())
+        && rest.len() >= 8
+        && !rest.contains([' ', '{'])
+}
+
+/// A part of an address that is a secret.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct UrlSecret<'u> {
+    /// What to call it.
+    pub(crate) name: &'u str,
+    /// Itself, a part of the address.
+    pub(crate) value: &'u str,
+}
+
+impl UrlSecret<'_> {
+    /// What stands right before it.
+    pub(crate) fn lead(&self) -> String {
+        match self.name {
+            "user" => "//".to_owned(),
+            "path" => "/".to_owned(),
+            name => format!("{name}="),
+        }
+    }
+}
+
+/// The parts of an address that others must not see, in their order.
+pub(crate) fn url_secrets(url: &str) -> impl Iterator<Item = UrlSecret<'_>> {
+    let rest = url.split_once("://").map_or("", |(scheme, rest)| {
+        let is_scheme = scheme
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b == b'+');
+        if is_scheme { rest } else { "" }
+    });
+    let rest = rest.split('#').next().unwrap_or_default();
+    let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let (authority, path) = place.split_once('/').unwrap_or((place, ""));
+    let open = |value: &str| value.is_empty() || value.contains("${");
+    let user = authority.rsplit_once('@').map(|(user, _)| UrlSecret {
+        name: "user",
+        value: user,
+    });
+    let is_password = |user: &UrlSecret<'_>| user.value.contains(':') || user.value.len() >= 16;
+    let user = user.filter(is_password);
+    let segments = path
+        .split('/')
+        .filter(|segment| has_token(segment) || is_random(segment));
+    let segments = segments.map(|value| UrlSecret {
+        name: "path",
+        value,
+    });
+    let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+    let pairs = pairs.filter(|(name, value)| is_secret_name(name) || has_token(value));
+    let pairs = pairs.map(|(name, value)| UrlSecret { name, value });
+    user.into_iter()
+        .chain(segments)
+        .chain(pairs)
+        .filter(move |secret| !open(secret.value))
+}
+
+/// Whether a part of a path was drawn and not written by a person: the only key that some addresses have.
+fn is_random(segment: &str) -> bool {
+    let runs = segment.split(|c: char| !c.is_ascii_alphanumeric());
+    let mut long = runs.filter(|run| run.len() >= 20);
+    long.any(|run| {
+        run.bytes().any(|b| b.is_ascii_digit()) && run.bytes().any(|b| b.is_ascii_alphabetic())
+    })
 }
 
 fn has_token(value: &str) -> bool {
@@ -127,6 +221,10 @@ mod tests {
             ("GITHUB_PAT", "x"),
             ("ANYTHING", "ghp_0123456789abcdef"),
             ("DATABASE_URL", "postgres://me:pass@db.test/x"),
+            ("AUTH_HEADER", "Bearer abcdefabcdef0123"),
+            ("X", "Basic bWU6cGFzcw=="),
+            ("MCP_URL", "https://a.test/mcp?api_key=abc"),
+            ("MCP_URL", "https://a.test/s/AbC123dEf456GhI789jKl0/mcp"),
         ];
         for (name, value) in secret {
             assert!(is_secret(name, value), "{name}={value}");
@@ -141,6 +239,9 @@ mod tests {
             ("DATABASE_URL", "postgres://me@db.test/x"),
             ("API_TOKEN", ""),
             ("NODE_ENV", "sk-short"),
+            ("GREETING", "Bearer of bad news"),
+            ("MCP_URL", "https://a.test/mcp?region=eu&token=${T}"),
+            ("MCP_URL", "https://a.test/server-filesystem/mcp"),
         ];
         for (name, value) in open {
             assert!(!is_secret(name, value), "{name}={value}");

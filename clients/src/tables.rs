@@ -3,69 +3,146 @@
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value};
 
 use crate::client::Client;
 use crate::entry::EntryReader;
-use crate::found::{FoundDocument, FoundInput};
+use crate::found::{FoundDocument, FoundInput, FoundServer};
 
 /// The servers a document names. A document that is nobody's in particular may name them as any client does.
 #[must_use]
 pub fn read(document: &Value, client: Option<Client>) -> FoundDocument {
     let mut found = FoundDocument::default();
-    let Some(document) = document.as_object() else {
-        return found;
-    };
-    for (table, project) in tables(document) {
-        for (name, entry) in table {
+    let client = client.or_else(|| Client::of_document(document));
+    for path in entry_tables(document, client) {
+        let Some(table) = at(document, &path) else {
+            continue;
+        };
+        let project = project_of(&path);
+        for (name, entry) in Client::entries(table) {
             let read = EntryReader::new(entry, client);
             match read.and_then(|reader| reader.server(name, project)) {
                 Ok(server) => found.servers.push(server),
-                Err(why) => found.broken.push((name.clone(), why)),
+                Err(why) => found.broken.push((name.to_owned(), why)),
             }
         }
     }
-    let inputs = document.get("inputs").and_then(Value::as_array);
-    found.inputs = inputs.into_iter().flatten().filter_map(input).collect();
+    for server in &mut found.servers {
+        apply_outer_limits(document, client, server);
+    }
+    let inputs = [
+        &["inputs"][..],
+        &["mcp", "inputs"],
+        &["settings", "mcp", "inputs"],
+    ];
+    for path in inputs {
+        let path: Vec<String> = path.iter().map(|key| (*key).to_owned()).collect();
+        let asked = at(document, &path).and_then(Value::as_array);
+        found
+            .inputs
+            .extend(asked.into_iter().flatten().filter_map(input));
+    }
     found
 }
 
-type Entries = Map<String, Value>;
-
-/// Where in a document servers are, with the project each table is for.
-fn tables(document: &Entries) -> Vec<(&Entries, Option<&str>)> {
-    let table = |keys: &[&str]| {
-        let (last, above) = keys.split_last()?;
-        let mut place = document;
-        for key in above {
-            place = place.get(*key)?.as_object()?;
-        }
-        place.get(*last)?.as_object()
-    };
+/// Where in a document servers are, by the keys that lead there.
+pub(crate) fn entry_tables(document: &Value, client: Option<Client>) -> Vec<Vec<String>> {
+    let owned = |keys: &[&str]| keys.iter().map(|key| (*key).to_owned()).collect::<Vec<_>>();
     let known: [&[&str]; 7] = [
         &["mcpServers"],
         &["servers"],
         &["context_servers"],
         &["mcp_servers"],
-        &["extensions"],
-        // opencode's newer form, which VS Code's settings once had, too.
+        // opencode's newer form, which VS Code's settings have, too.
         &["mcp", "servers"],
-        &["mcp"],
+        // A workspace of VS Code.
+        &["settings", "mcp", "servers"],
+        &["extensions"],
     ];
-    let mut tables = Vec::new();
-    for keys in known {
-        // In the newer form `mcp` holds tables, and not servers.
-        if keys == ["mcp"] && table(&["mcp", "servers"]).is_some() {
-            continue;
-        }
-        tables.extend(table(keys).map(|table| (table, None)));
+    let is_table = |keys: &Vec<String>| {
+        at(document, keys).is_some_and(|table| table.is_object() || table.is_array())
+    };
+    // Settings of other clients have keys of these names for other things.
+    let means = |keys: &&&[&str]| {
+        keys != &&&["extensions"][..] || client.is_none_or(|c| c == Client::Goose)
+    };
+    let mut tables: Vec<Vec<String>> = known.iter().filter(means).map(|keys| owned(keys)).collect();
+    tables.retain(is_table);
+    // In the newer form `mcp` holds tables, and not servers.
+    if client == Some(Client::OpenCode) && !tables.contains(&owned(&["mcp", "servers"])) {
+        tables.extend([owned(&["mcp"])].into_iter().filter(is_table));
     }
     let projects = document.get("projects").and_then(Value::as_object);
-    for (folder, project) in projects.into_iter().flatten() {
-        let servers = project.get("mcpServers").and_then(Value::as_object);
-        tables.extend(servers.map(|servers| (servers, Some(folder.as_str()))));
-    }
+    let projects = projects.into_iter().flat_map(Map::keys);
+    let projects = projects.map(|folder| owned(&["projects", folder, "mcpServers"]));
+    tables.extend(projects.filter(is_table));
     tables
+}
+
+pub(crate) fn at<'d>(document: &'d Value, path: &[String]) -> Option<&'d Value> {
+    path.iter().try_fold(document, |value, key| value.get(key))
+}
+
+fn project_of(path: &[String]) -> Option<&str> {
+    match path {
+        [projects, folder, _] if projects == "projects" => Some(folder),
+        _ => None,
+    }
+}
+
+/// What a client says of a server outside of its entry.
+fn apply_outer_limits(document: &Value, client: Option<Client>, server: &mut FoundServer) {
+    let list = |path: &[&str]| -> Option<BTreeSet<&str>> {
+        let value = path.iter().try_fold(document, |value, key| value.get(*key));
+        Some(
+            value?
+                .as_array()?
+                .iter()
+                .filter_map(Value::as_str)
+                .collect(),
+        )
+    };
+    let mut switch_off = |by| {
+        server.disabled = true;
+        server.disabled_by = Some(by);
+    };
+    let name = server.name.as_str();
+    // Gemini CLI; a file that is nobody's may be its own.
+    if list(&["mcp", "excluded"]).is_some_and(|names| names.contains(name)) {
+        switch_off("mcp.excluded");
+    } else if list(&["mcp", "allowed"]).is_some_and(|names| !names.contains(name)) {
+        switch_off("mcp.allowed");
+    }
+    if let Some(folder) = server.project.as_deref()
+        && list(&["projects", folder, "disabledMcpServers"])
+            .is_some_and(|names| names.contains(name))
+    {
+        switch_off("disabledMcpServers");
+    }
+    if client != Some(Client::OpenCode) {
+        return;
+    }
+    // opencode names a tool SERVER_TOOL.
+    let tools = document.get("tools").and_then(Value::as_object);
+    let off = tools
+        .into_iter()
+        .flatten()
+        .filter(|(_, on)| on.as_bool() == Some(false));
+    for (pattern, _) in off {
+        match pattern.strip_prefix(name) {
+            Some("*" | "_*") => {
+                server.disabled = true;
+                server.disabled_by = Some("tools");
+            }
+            Some(rest) if rest.starts_with('_') && !rest.contains('*') => {
+                server.tools.hidden.insert(rest[1..].to_owned());
+                server.tools.keys.insert("tools".to_owned());
+            }
+            Some(_) | None => {}
+        }
+    }
 }
 
 fn input(input: &Value) -> Option<FoundInput> {

@@ -11,7 +11,7 @@ impl FoundText {
     /// Reads a value as this client does; a file of nobody's in particular is read in the notation that most
     /// have in common.
     pub(crate) fn read(text: &str, client: Option<Client>) -> Self {
-        let notation = client.map_or(Notation::Shell, Notation::of);
+        let notation = client.map_or(Notation::Any, Notation::of);
         Self(variables::pieces(text, notation))
     }
 

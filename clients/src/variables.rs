@@ -38,6 +38,10 @@ pub(crate) enum Notation {
     Named,
     /// `{env:V}`, `{file:path}`.
     Braces,
+    /// `${{ secrets.V }}`.
+    Secrets,
+    /// Of a file that is nobody's in particular: `${V}`, `${V:-default}`, and what is only [`Self::Named`].
+    Any,
 }
 
 impl Notation {
@@ -45,7 +49,8 @@ impl Notation {
     pub(crate) fn of(client: Client) -> Self {
         match client {
             Client::ClaudeCode | Client::Copilot => Self::Shell,
-            Client::Cursor | Client::VsCode | Client::Windsurf => Self::Named,
+            Client::Cursor | Client::VsCode | Client::Windsurf | Client::Roo => Self::Named,
+            Client::Continue => Self::Secrets,
             Client::Gemini => Self::Dollar,
             Client::OpenCode => Self::Braces,
             Client::ClaudeDesktop
@@ -73,6 +78,11 @@ pub(crate) fn pieces(text: &str, notation: Notation) -> Vec<TextPiece> {
             },
             Notation::Named => in_braces(rest, "${", named),
             Notation::Braces => in_braces(rest, "{", opencode),
+            Notation::Secrets => continues(rest),
+            Notation::Any => match in_braces(rest, "${", named) {
+                (None, _) => in_braces(rest, "${", shell),
+                found => found,
+            },
         };
         match piece {
             Some(piece) => {
@@ -171,12 +181,33 @@ fn named(inner: &str) -> Option<TextPiece> {
         Some(("input", id)) => Some(TextPiece::Input(id.to_owned())),
         Some(_) => None,
         None => match inner {
-            "workspaceFolder" | "workspaceRoot" => Some(TextPiece::Folder),
+            "workspaceFolder" | "workspaceRoot" | "cwd" => Some(TextPiece::Folder),
             "userHome" => Some(TextPiece::Home),
             "pathSeparator" | "/" => Some(TextPiece::Literal("/".to_owned())),
             _ => None,
         },
     }
+}
+
+/// Continue's `${{ secrets.NAME }}`, and `${{ inputs.NAME }}` of what its hub fills in.
+fn continues(text: &str) -> (Option<TextPiece>, &str) {
+    let inner = text
+        .strip_prefix("${{")
+        .and_then(|rest| rest.split_once("}}"));
+    let Some((inner, after)) = inner else {
+        return (None, text);
+    };
+    let (kind, path) = inner.trim().split_once('.').unwrap_or_default();
+    let name = path.rsplit(['.', '/']).next().unwrap_or_default();
+    let piece = match kind {
+        "secrets" if is_name(name) => TextPiece::Variable {
+            name: name.to_owned(),
+            default: None,
+        },
+        "inputs" => TextPiece::Input(path.to_owned()),
+        _ => return (None, text),
+    };
+    (Some(piece), after)
 }
 
 fn opencode(inner: &str) -> Option<TextPiece> {
@@ -245,6 +276,31 @@ mod tests {
                 literal("$"),
                 variable("T", Some(""))
             ]
+        );
+    }
+
+    #[test]
+    fn a_file_of_nobodys_may_be_written_in_either_common_notation() {
+        assert_eq!(
+            pieces("${V:-x}${input:k}${env:T}$W", Notation::Any),
+            [
+                variable("V", Some("x")),
+                TextPiece::Input("k".to_owned()),
+                variable("T", Some("")),
+                literal("$W")
+            ]
+        );
+    }
+
+    #[test]
+    fn continue_names_its_secrets_in_two_braces() {
+        assert_eq!(
+            pieces("Bearer ${{ secrets.acme/KEY }}${X}", Notation::Secrets),
+            [literal("Bearer "), variable("KEY", None), literal("${X}")]
+        );
+        assert_eq!(
+            pieces("${{ secrets.KEY", Notation::Secrets),
+            [literal("${{ secrets.KEY")]
         );
     }
 

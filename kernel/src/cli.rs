@@ -12,7 +12,10 @@ mod stdio;
 mod unseen;
 mod words;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
+
+use clap::Parser;
 
 pub use args::Cli;
 
@@ -20,6 +23,42 @@ use args::{Command, Internal, Invocation};
 use client::CliContext;
 use failure::Failure;
 use print::report;
+
+/// Reads what was typed.
+///
+/// # Errors
+/// The exit code, where it is help that was asked for or nothing that can be done; either has been shown.
+pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Cli, ExitCode> {
+    let words = with_help_option(words.into_iter().collect());
+    let error = match Cli::try_parse_from(&words) {
+        Ok(cli) => return Ok(cli),
+        Err(error) => error,
+    };
+    let behind = words.iter().position(|word| word == "--");
+    let options = &words[..behind.unwrap_or(words.len())];
+    // Help and the version are asked for, and come on stdout.
+    if error.use_stderr() && options.iter().any(|word| word == "--json") {
+        let text = error.render().to_string();
+        let text = text.trim().strip_prefix("error: ").unwrap_or(text.trim());
+        tell(&Failure::Usage(text.to_owned()), true);
+        return Err(Failure::Usage(String::new()).code().into());
+    }
+    let _ = error.print();
+    Err(u8::try_from(error.exit_code()).unwrap_or(2).into())
+}
+
+/// `mgp help servers add` as `mgp servers add --help`.
+fn with_help_option(mut words: Vec<OsString>) -> Vec<OsString> {
+    let is_option = |word: &OsString| word.to_string_lossy().starts_with('-');
+    let first = words.iter().skip(1).position(|word| !is_option(word));
+    if let Some(at) = first.map(|at| at + 1)
+        && words[at] == "help"
+    {
+        words.remove(at);
+        words.push("--help".into());
+    }
+    words
+}
 
 /// Carries out what was typed.
 #[must_use]
@@ -68,6 +107,24 @@ fn tell(failure: &Failure, json: bool) {
             // What failed may be told in the words of others.
             let told = words::indented(&failure.to_string(), "     | ");
             report(format_args!("mgp: {told}"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn help_of_a_command_can_be_asked_for_in_front() {
+        for (typed, read) in [
+            ("mgp help", "mgp --help"),
+            ("mgp help servers add", "mgp servers add --help"),
+            ("mgp --json help", "mgp --json --help"),
+            ("mgp tools call help", "mgp tools call help"),
+        ] {
+            let words = |line: &str| line.split(' ').map(OsString::from).collect::<Vec<_>>();
+            assert_eq!(with_help_option(words(typed)), words(read));
         }
     }
 }

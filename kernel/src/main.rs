@@ -2,9 +2,11 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
-use mgp_kernel::cli::{self, Cli};
+use mgp_kernel::cli;
 
 fn main() -> ExitCode {
-    cli::run(Cli::parse())
+    match cli::parse(std::env::args_os()) {
+        Ok(cli) => cli::run(cli),
+        Err(code) => code,
+    }
 }

@@ -21,26 +21,25 @@ pub(super) fn edit(text: &str, place: EntryPlace<'_>, entry: Option<&Value>) -> 
         };
         object.properties().into_iter().rev().find(named)
     };
-    let Some(entry) = entry else {
-        let table = last(&top, place.table)?.object_value()?;
-        last(&table, place.name)?.remove();
-        return Some(format!("{mark}{root}"));
-    };
-    let table = match last(&top, place.table) {
-        Some(property) => match property.object_value() {
-            Some(table) => table,
-            None => {
+    let mut table = top;
+    for key in place.table {
+        table = match (last(&table, key), entry) {
+            (Some(property), _) if property.object_value().is_some() => property.object_value()?,
+            (_, None) => return None,
+            (Some(property), Some(_)) => {
                 property.set_value(CstInputValue::Object(Vec::new()));
                 property.object_value()?
             }
-        },
-        None => top
-            .append(place.table, CstInputValue::Object(Vec::new()))
-            .object_value()?,
-    };
-    match last(&table, place.name) {
-        Some(property) => property.set_value(input(entry)),
-        None => drop(table.append(place.name, input(entry))),
+            (None, Some(_)) => table
+                .append(key, CstInputValue::Object(Vec::new()))
+                .object_value()?,
+        };
+    }
+    match (last(&table, place.name), entry) {
+        (Some(property), Some(entry)) => property.set_value(input(entry)),
+        (None, Some(entry)) => drop(table.append(place.name, input(entry))),
+        (Some(property), None) => property.remove(),
+        (None, None) => return None,
     }
     Some(format!("{mark}{root}"))
 }

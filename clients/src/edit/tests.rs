@@ -4,13 +4,21 @@ use serde_json::json;
 
 use super::*;
 
-const PLACE: EntryPlace<'_> = EntryPlace {
-    table: "mcpServers",
-    name: "mgp",
-};
+fn place<'p>(table: &'p [String], name: &'p str) -> EntryPlace<'p> {
+    EntryPlace {
+        table,
+        shape: TableForm::Map,
+        name,
+    }
+}
+
+fn table(name: &str) -> [String; 1] {
+    [name.to_owned()]
+}
 
 fn json(text: &str, entry: &Value) -> String {
-    put(DocumentForm::Json, text, PLACE, entry).unwrap()
+    let table = table("mcpServers");
+    put(DocumentForm::Json, text, place(&table, "mgp"), entry).unwrap()
 }
 
 #[test]
@@ -25,7 +33,8 @@ fn comments_commas_and_line_ends_survive() {
         assert!(edited.contains(kept), "{edited:?}");
     }
     assert!(!edited.replace("\r\n", "").contains('\n'), "{edited:?}");
-    let back = remove(DocumentForm::Json, &edited, PLACE).unwrap();
+    let table = table("mcpServers");
+    let back = remove(DocumentForm::Json, &edited, place(&table, "mgp")).unwrap();
     assert_eq!(
         DocumentForm::Json.read(&back),
         DocumentForm::Json.read(text)
@@ -57,29 +66,29 @@ fn of_a_key_that_is_there_twice_the_one_that_counts_is_edited() {
 
 #[test]
 fn a_file_that_is_broken_or_holds_something_else_is_left_alone() {
+    let table = table("mcpServers");
+    let place = place(&table, "mgp");
     let entry = json!({"command": "mgp"});
     assert!(matches!(
-        put(DocumentForm::Json, "{\"mcpServers\": ", PLACE, &entry),
+        put(DocumentForm::Json, "{\"mcpServers\": ", place, &entry),
         Err(ClientEditError::Unread(_))
     ));
     assert_eq!(
-        put(DocumentForm::Json, "[]", PLACE, &entry),
+        put(DocumentForm::Json, "[]", place, &entry),
         Err(ClientEditError::OtherForm)
     );
     assert_eq!(
-        put(DocumentForm::Json, "{\"mcpServers\": []}", PLACE, &entry),
+        put(DocumentForm::Json, "{\"mcpServers\": []}", place, &entry),
         Err(ClientEditError::OtherForm)
     );
-    assert_eq!(remove(DocumentForm::Json, "{ }", PLACE).unwrap(), "{ }");
+    assert_eq!(remove(DocumentForm::Json, "{ }", place).unwrap(), "{ }");
 }
 
 #[test]
 fn codexs_settings_keep_their_comments() {
     let text = "model = \"o\" # mine\n\n[mcp_servers.a] # first\ncommand = \"a\"\n\n[tui]\nx = 1\n";
-    let place = EntryPlace {
-        table: "mcp_servers",
-        name: "mgp",
-    };
+    let table = table("mcp_servers");
+    let place = place(&table, "mgp");
     let entry = json!({"command": "mgp", "args": ["stdio"], "http_headers": {"A": "b"}});
     let edited = put(DocumentForm::Toml, text, place, &entry).unwrap();
     assert!(edited.contains("model = \"o\" # mine\n"), "{edited}");
@@ -95,10 +104,8 @@ fn codexs_settings_keep_their_comments() {
 #[test]
 fn the_only_entry_of_codexs_settings_is_taken_out_and_another_one_put_there() {
     let text = "[mcp_servers.files]\ncommand = \"npx\"\n";
-    let place = |name| EntryPlace {
-        table: "mcp_servers",
-        name,
-    };
+    let table = table("mcp_servers");
+    let place = |name| place(&table, name);
     let without = remove(DocumentForm::Toml, text, place("files")).unwrap();
     let entry = json!({"command": "mgp"});
     let with = put(DocumentForm::Toml, &without, place("mgp"), &entry).unwrap();
@@ -109,10 +116,8 @@ fn the_only_entry_of_codexs_settings_is_taken_out_and_another_one_put_there() {
 #[test]
 fn gooses_settings_are_edited_where_programs_wrote_them() {
     let text = "GOOSE_MODEL: x # mine\nextensions:\n  developer:\n    type: builtin\n    enabled: true\n# below\nkeyring: true\n";
-    let place = EntryPlace {
-        table: "extensions",
-        name: "mgp",
-    };
+    let table = table("extensions");
+    let place = place(&table, "mgp");
     let entry = json!({"name": "mgp", "type": "stdio", "cmd": "/a b/mgp", "args": ["stdio", "yes: no"], "enabled": true});
     let edited = put(DocumentForm::Yaml, text, place, &entry).unwrap();
     assert!(
@@ -147,4 +152,45 @@ fn a_list_at_the_top_grows_at_its_end() {
             .contains("\"b\"")
     );
     assert!(super::append("{\"inputs\": 1}", "inputs", &value).is_err());
+}
+
+#[test]
+fn continues_list_is_edited_item_by_item() {
+    let text = "name: mine\nmcpServers:\n  # files\n  - name: fs\n    command: npx\n\n  # the other\n  - name: \"db\"\n    command: db\nmodels: []\n";
+    let table = table("mcpServers");
+    let place = |name| EntryPlace {
+        table: &table,
+        shape: TableForm::List,
+        name,
+    };
+    let entry = json!({"name": "mgp", "command": "/a b/mgp", "args": ["stdio"]});
+    let edited = put(DocumentForm::Yaml, text, place("mgp"), &entry).unwrap();
+    assert!(
+        edited.contains("    command: db\n  - name: \"mgp\"\n    command: \"/a b/mgp\"\n"),
+        "{edited}"
+    );
+    let without = remove(DocumentForm::Yaml, &edited, place("mgp")).unwrap();
+    assert_eq!(without, text);
+    let without = remove(DocumentForm::Yaml, text, place("fs")).unwrap();
+    assert!(
+        without.contains("  # the other\n") && !without.contains("npx"),
+        "{without}"
+    );
+    let none = remove(DocumentForm::Yaml, &without, place("db")).unwrap();
+    assert!(none.contains("mcpServers: []\n"), "{none}");
+    let new = put(DocumentForm::Yaml, "", place("mgp"), &entry).unwrap();
+    assert!(new.starts_with("mcpServers:\n  - name: \"mgp\"\n"), "{new}");
+}
+
+#[test]
+fn the_last_extension_of_goose_leaves_an_empty_table() {
+    let table = table("extensions");
+    let text = "a: 1\nextensions:\n  db:\n    type: stdio\n";
+    let without = remove(DocumentForm::Yaml, text, place(&table, "db")).unwrap();
+    assert_eq!(without, "a: 1\nextensions: {}\n");
+    let entry = json!({"type": "stdio"});
+    let with = put(DocumentForm::Yaml, &without, place(&table, "db"), &entry).unwrap();
+    assert_eq!(with, "a: 1\nextensions:\n  db:\n    type: \"stdio\"\n");
+    let none = remove(DocumentForm::Yaml, &without, place(&[], "extensions")).unwrap();
+    assert_eq!(none, "a: 1\n");
 }

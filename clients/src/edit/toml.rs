@@ -7,8 +7,16 @@ use super::EntryPlace;
 
 pub(super) fn edit(text: &str, place: EntryPlace<'_>, entry: Option<&Value>) -> Option<String> {
     let mut document: DocumentMut = text.parse().ok()?;
+    let Some((first, deeper)) = place.table.split_first() else {
+        document.remove(place.name)?;
+        return Some(document.to_string());
+    };
+    // No client that writes TOML has tables of servers within others.
+    if !deeper.is_empty() {
+        return None;
+    }
     let Some(entry) = entry else {
-        let table = document.get_mut(place.table)?;
+        let table = document.get_mut(first)?;
         table.as_table_like_mut()?.remove(place.name)?;
         // A table that only its entries' headers tell of would be gone with the last one.
         if let Some(table) = table.as_table_mut().filter(|table| table.is_empty()) {
@@ -16,7 +24,7 @@ pub(super) fn edit(text: &str, place: EntryPlace<'_>, entry: Option<&Value>) -> 
         }
         return Some(document.to_string());
     };
-    let table = document.entry(place.table).or_insert_with(|| {
+    let table = document.entry(first).or_insert_with(|| {
         let mut table = Table::new();
         table.set_implicit(true);
         Item::Table(table)

@@ -33,6 +33,8 @@ impl EntryKeys {
             Client::Cline => (disabled, false, "env", None),
             Client::Copilot => (None, false, "env", None),
             Client::Antigravity => (None, false, "env", None),
+            Client::Roo => (disabled, true, "env", None),
+            Client::Continue => (None, true, "env", None),
         };
         Self {
             off,

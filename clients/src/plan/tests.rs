@@ -11,21 +11,34 @@ fn file(client: Client, path: &str, text: &str) -> ClientFileRead {
         client: Some(client),
         path: PathBuf::from(path),
         project: None,
+        starts: ProjectStarts::All,
         servers: found.servers,
     }
 }
 
 fn plan(files: &[ClientFileRead], taken: &[&str], answers: &[(&str, &str)]) -> Plan {
     let taken = taken.iter().map(|id| (*id).to_owned()).collect();
-    let answers = answers
+    let answers = answers.iter().map(|(id, answer)| {
+        let text = (*answer).to_owned();
+        ((*id).to_owned(), InputAnswer { text, secret: true })
+    });
+    let answers: BTreeMap<_, _> = answers.collect();
+    let answers = files
         .iter()
-        .map(|(id, answer)| ((*id).to_owned(), (*answer).to_owned()));
+        .map(|file| (file.path.clone(), answers.clone()));
+    let old = |reach: &PlannedReach| {
+        let words = match reach {
+            PlannedReach::Command { words, .. } => words.clone(),
+            PlannedReach::Url { .. } => Vec::new(),
+        };
+        (words == ["npx", "old"]).then(|| "old".to_owned())
+    };
     let planner = Planner {
         home: Path::new("/home/me"),
         answers: &answers.collect(),
         own: |words| words[0].ends_with("/mgp"),
         door: "http://127.0.0.1:7332",
-        here: &[("old".to_owned(), vec!["npx".to_owned(), "old".to_owned()])],
+        here: &old,
     };
     planner.plan(files, &taken)
 }
@@ -130,14 +143,14 @@ fn secrets_are_kept_apart_and_variables_stay_variables() {
 
 #[test]
 fn a_projects_server_starts_in_its_folder() {
-    let text = r#"{"projects": {"/work": {"mcpServers": {"a": {"command": "a"}}}}, "mcpServers": {"b": {"command": "a"}}}"#;
+    let text = r#"{"projects": {"/home/me/proj": {"mcpServers": {"a": {"command": "a"}}}}, "mcpServers": {"b": {"command": "a"}}}"#;
     let plan = plan(&[file(Client::ClaudeCode, "a", text)], &[], &[]);
     let folders: Vec<_> = plan
         .servers
         .iter()
         .map(|server| command(server).2)
         .collect();
-    assert_eq!(folders, [None, Some("/work")]);
+    assert_eq!(folders, [None, Some("/home/me/proj")]);
     let text = r#"{"servers": {"a": {"command": "a", "args": ["${workspaceFolder}"]}}}"#;
     let left = self::plan(&[file(Client::VsCode, "a", text)], &[], &[]).left;
     assert_eq!(left[0].why, Unrendered::NoFolder.into());
@@ -169,4 +182,145 @@ fn a_server_that_is_here_is_not_added_again() {
         .collect();
     assert_eq!(ids, ["b"]);
     assert_eq!(plan.left[0].why, WhyLeft::Here("old".to_owned()));
+}
+
+/// Two accounts are two servers, in one client and in several.
+#[test]
+fn servers_that_differ_in_anything_are_two() {
+    let entry = |more: &str| format!(r#"{{"command": "npx", "args": ["memory"]{more}}}"#);
+    let all = [
+        "",
+        r#", "env": {"ACCOUNT": "one"}"#,
+        r#", "env": {"ACCOUNT": "two"}"#,
+        r#", "env": {"API_TOKEN": "one"}"#,
+        r#", "env": {"API_TOKEN": "two"}"#,
+        r#", "cwd": "/one""#,
+    ];
+    let text = |client: usize| {
+        let entries = all.iter().enumerate().filter(|(at, _)| at % 2 == client);
+        let entries: Vec<_> = entries
+            .map(|(at, more)| format!("\"m{at}\": {}", entry(more)))
+            .collect();
+        format!("{{\"mcpServers\": {{{}}}}}", entries.join(", "))
+    };
+    let files = [
+        file(Client::ClaudeDesktop, "a", &text(0)),
+        file(Client::Cursor, "b", &text(1)),
+    ];
+    let plan = plan(&files, &[], &[]);
+    assert_eq!(plan.servers.len(), all.len(), "{plan:?}");
+    let text = r#"{"mcpServers": {"one": {"url": "https://a.test/mcp", "headers": {"X-Team": "1"}}, "two": {"url": "https://a.test/mcp", "headers": {"X-Team": "2"}}}}"#;
+    let plan = self::plan(&[file(Client::Cursor, "a", text)], &[], &[]);
+    assert_eq!(plan.servers.len(), 2);
+}
+
+#[test]
+fn keys_in_addresses_and_bearer_values_are_kept_apart() {
+    let text = r#"{"mcpServers": {
+        "a": {"url": "https://me:hush@a.test/s/AbC123dEf456GhI789jKl0/mcp?region=eu&api_key=h$sh#x"},
+        "b": {"command": "npx", "args": ["mcp-remote"], "env": {"AUTH_HEADER": "Bearer abcdefabcdef"}}}}"#;
+    let plan = plan(&[file(Client::Cursor, "a", text)], &[], &[]);
+    let PlannedReach::Url { url, .. } = &plan.servers[0].reach else {
+        panic!("{plan:?}");
+    };
+    let written = |text: &str| UrlPiece::Written(text.to_owned());
+    let secret = |name: &str, value: &str| UrlPiece::Secret {
+        name: name.to_owned(),
+        value: value.to_owned(),
+    };
+    let expected = [
+        written("https://"),
+        secret("url.user", "me:hush"),
+        written("@a.test/s/"),
+        secret("url.path", "AbC123dEf456GhI789jKl0"),
+        written("/mcp?region=eu&api_key="),
+        secret("url.api_key", "h$sh"),
+        written("#x"),
+    ];
+    assert_eq!(url.as_slice(), expected);
+    let (_, env, _) = command(&plan.servers[1]);
+    let value = PlannedValue::Secret("Bearer abcdefabcdef".to_owned());
+    assert_eq!(env, [("AUTH_HEADER", &value)]);
+}
+
+#[test]
+fn relative_paths_of_a_project_start_at_its_folder() {
+    let text = r#"{"mcpServers": {"a": {"command": "./server.sh", "args": ["./data"]}, "b": {"command": "npx"}, "c": {"command": "npx", "cwd": "sub"}}}"#;
+    let mut read = file(Client::Cursor, "a", text);
+    read.project = Some(PathBuf::from("/home/me/proj"));
+    for (starts, plain) in [
+        (ProjectStarts::All, Some("/home/me/proj")),
+        (ProjectStarts::Relative, None),
+    ] {
+        read.starts = starts;
+        let plan = plan(std::slice::from_ref(&read), &[], &[]);
+        let (words, _, cwd) = command(&plan.servers[0]);
+        assert_eq!(
+            (words, cwd),
+            (
+                vec!["/home/me/proj/server.sh", "./data"],
+                Some("/home/me/proj")
+            )
+        );
+        assert_eq!(command(&plan.servers[1]).2, plain);
+        assert_eq!(command(&plan.servers[2]).2, Some("/home/me/proj/sub"));
+    }
+    read.project = None;
+    let plan = plan(&[read], &[], &[]);
+    assert_eq!(plan.left[0].why, Unrendered::RelativeCommand.into());
+}
+
+/// What one client keeps back, no other one gets here.
+#[test]
+fn limits_of_tools_are_carried_over() {
+    let one = r#"{"mcpServers": {"a": {"command": "a", "disabledTools": ["drop"]}}}"#;
+    let two = r#"{"mcpServers": {"a": {"command": "a", "includeTools": ["read", "drop"], "excludeTools": ["write"]}}}"#;
+    let files = [file(Client::Roo, "a", one), file(Client::Gemini, "b", two)];
+    let plan = plan(&files, &[], &[]);
+    let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    let tools = &plan.servers[0].tools;
+    assert_eq!(tools.hidden, set(&["drop", "write"]));
+    assert_eq!(tools.only, Some(set(&["drop", "read"])));
+    assert_eq!(plan.servers[0].left_out, []);
+}
+
+#[test]
+fn answers_are_those_of_the_file_that_asks() {
+    let text = r#"{"servers": {"a": {"command": "a", "env": {"LEVEL": "${input:x}"}}}}"#;
+    let files = [
+        file(Client::VsCode, "a", text),
+        file(Client::VsCode, "b", text),
+    ];
+    let answer = |text: &str, secret| InputAnswer {
+        text: text.to_owned(),
+        secret,
+    };
+    let answers = BTreeMap::from([
+        (
+            PathBuf::from("a"),
+            BTreeMap::from([("x".to_owned(), answer("1", false))]),
+        ),
+        (
+            PathBuf::from("b"),
+            BTreeMap::from([("x".to_owned(), answer("2", true))]),
+        ),
+    ]);
+    let planner = Planner {
+        home: Path::new("/home/me"),
+        answers: &answers,
+        own: |_| false,
+        door: "http://127.0.0.1:7332",
+        here: &|_| None,
+    };
+    let plan = planner.plan(&files, &BTreeSet::new());
+    let values: Vec<_> = plan
+        .servers
+        .iter()
+        .map(|server| command(server).1[0].1.clone())
+        .collect();
+    let expected = [
+        PlannedValue::Written("1".to_owned()),
+        PlannedValue::Secret("2".to_owned()),
+    ];
+    assert_eq!(values, expected);
 }

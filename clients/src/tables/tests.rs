@@ -230,3 +230,76 @@ fn files_as_editors_leave_them_are_read() {
     );
     assert!(DocumentForm::Json.read("{\"a\": ").is_err());
 }
+
+#[test]
+fn gemini_allows_and_excludes_servers_and_tools() {
+    let text = r#"{"mcp": {"allowed": ["a", "b"], "excluded": ["b"]}, "extensions": {"disabled": ["x"]}, "mcpServers": {
+        "a": {"command": "a", "includeTools": ["x", "y"], "excludeTools": ["y"]},
+        "b": {"command": "b"}, "c": {"command": "c", "excludeTools": ["run(rm)"]}}}"#;
+    let found = found(DocumentForm::Json, text, Client::Gemini);
+    assert_eq!(found.broken, []);
+    let off: Vec<_> = found
+        .servers
+        .iter()
+        .map(|server| server.disabled_by)
+        .collect();
+    assert_eq!(off, [None, Some("mcp.excluded"), Some("mcp.allowed")]);
+    let tools = &found.servers[0].tools;
+    assert_eq!(tools.hidden.iter().collect::<Vec<_>>(), ["y"]);
+    assert_eq!(
+        tools.only.as_ref().map(std::collections::BTreeSet::len),
+        Some(2)
+    );
+    assert!(found.servers[2].tools.is_none());
+    assert_eq!(found.servers[2].left_out[0].key, "excludeTools");
+}
+
+#[test]
+fn continue_lists_its_servers() {
+    let text = "name: mine\nversion: 1.0.0\nschema: v1\nmcpServers:\n  - name: Files\n    command: npx\n    args: [-y, files]\n    env:\n      KEY: ${{ secrets.FILES_KEY }}\n    connectionTimeout: 5\n  - name: docs\n    type: streamable-http\n    url: https://docs.test/mcp\n    requestOptions:\n      headers:\n        Authorization: Bearer ${{ secrets.DOCS }}\n";
+    let found = found(DocumentForm::Yaml, text, Client::Continue);
+    assert_eq!(found.broken, []);
+    let (words, env) = command(&found.servers[0]);
+    assert_eq!(
+        (words, found.servers[0].name.as_str()),
+        (vec!["npx", "-y", "files"], "Files")
+    );
+    assert_eq!(env[0].1, FoundText::variable("FILES_KEY"));
+    assert_eq!(url(&found.servers[1]).1[0].1.0.len(), 2);
+    assert_eq!(found.servers[1].left_out, []);
+    assert_eq!(found.servers[0].left_out[0].key, "connectionTimeout");
+}
+
+#[test]
+fn a_file_without_a_known_name_is_known_by_its_keys() {
+    let text = r#"{"inputs": [{"id": "key", "type": "promptString", "password": true}],
+        "servers": {"p": {"command": "npx", "args": ["${input:key}"]}}}"#;
+    let workspace = format!(r#"{{"settings": {{"mcp": {text}}}}}"#);
+    for text in [text, &workspace] {
+        let found = read(&DocumentForm::Json.read(text).unwrap(), None);
+        assert_eq!(
+            found.servers[0].inputs().collect::<Vec<_>>(),
+            ["key"],
+            "{text}"
+        );
+        assert!(found.inputs[0].secret);
+    }
+}
+
+#[test]
+fn opencode_and_claude_code_switch_things_off_elsewhere() {
+    let text = r#"{"mcp": {"db": {"type": "local", "command": ["db"]}, "x": {"type": "local", "command": ["x"]}},
+        "tools": {"db_drop": false, "db_read": true, "x_*": false, "bash": false}}"#;
+    let code = found(DocumentForm::Json, text, Client::OpenCode);
+    assert_eq!(
+        code.servers[0].tools.hidden.iter().collect::<Vec<_>>(),
+        ["drop"]
+    );
+    assert_eq!(
+        (code.servers[1].disabled, code.servers[1].disabled_by),
+        (true, Some("tools"))
+    );
+    let text = r#"{"projects": {"/w": {"mcpServers": {"a": {"command": "a"}}, "disabledMcpServers": ["a"]}}}"#;
+    let code = found(DocumentForm::Json, text, Client::ClaudeCode);
+    assert_eq!(code.servers[0].disabled_by, Some("disabledMcpServers"));
+}

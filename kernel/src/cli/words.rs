@@ -34,6 +34,15 @@ pub(super) fn one_line(text: &str, most: usize) -> String {
     }
 }
 
+/// So many of something: `1 tool`, `2 tools`.
+pub(super) fn counted(many: impl std::fmt::Display, what: &str) -> String {
+    let many = many.to_string();
+    match many.as_str() {
+        "1" => format!("1 {what}"),
+        many => format!("{many} {what}s"),
+    }
+}
+
 /// One word of a shell, that says where it ends.
 pub(super) fn shell_word(word: &str) -> String {
     let harmless = |c: char| c.is_ascii_alphanumeric() || "@%+=:,./_-".contains(c);

@@ -8,6 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use comments::keep_comments;
+use mgp_clients::ToolLimits;
 use mgp_protocol::ids::{BadServerId, ServerId};
 use mgp_store::atomic_file;
 use toml_edit::{Array, ArrayOfTables, DocumentMut, Item, Table, TomlError, Value, value};
@@ -35,6 +36,8 @@ pub struct NewServer {
     pub trust_level: Option<String>,
     /// `[servers.mgp] restart_policy`.
     pub restart_policy: Option<String>,
+    /// The tools it offers, or keeps back.
+    pub tools: ToolLimits,
 }
 
 /// Why an edit was not made. The text is as it was.
@@ -118,17 +121,14 @@ pub fn command(text: &str, id: &str) -> Result<Option<(String, Vec<String>)>, Ed
     Ok(Some((command.to_owned(), args.collect())))
 }
 
-/// What an entry's server is reached by: the words of its command, or its URL.
+/// Keeps tools of an entry back, as a client did.
 ///
 /// # Errors
-/// [`EditError`].
-pub fn reached(text: &str, id: &str) -> Result<Vec<String>, EditError> {
-    if let Some((command, args)) = command(text, id)? {
-        return Ok(std::iter::once(command).chain(args).collect());
-    }
+/// [`EditError`]; nothing is half done.
+pub fn limit_tools(text: &str, id: &str, tools: &ToolLimits) -> Result<String, EditError> {
     let mut document = parse(text)?;
-    let url = entry(&mut document, id)?.get("url").and_then(Item::as_str);
-    Ok(url.map(str::to_owned).into_iter().collect())
+    limit(entry(&mut document, id)?, tools);
+    Ok(document.to_string())
 }
 
 /// Changes one argument of an entry's command; what stands around it stays.
@@ -235,7 +235,43 @@ impl NewServer {
         put(&mut table, "mgp", mgp);
         put(&mut table, "headers", pairs(&self.headers));
         put(&mut table, "env", pairs(&self.env));
+        limit(&mut table, &self.tools);
         table
+    }
+}
+
+/// Writes down which tools are kept back, beside those that are already.
+fn limit(entry: &mut Table, tools: &ToolLimits) {
+    if let Some(only) = &tools.only {
+        let before = entry.get("only_tools").and_then(Item::as_array);
+        let before = before.map(|names| names.iter().filter_map(Value::as_str).collect::<Vec<_>>());
+        let allowed = |name: &&String| {
+            let before = before.as_ref();
+            before.is_none_or(|before| before.contains(&name.as_str()))
+        };
+        let only: Array = only.iter().filter(allowed).collect();
+        entry["only_tools"] = value(only);
+    }
+    if tools.hidden.is_empty() {
+        return;
+    }
+    let rules = entry.entry("tools").or_insert_with(|| {
+        let mut rules = Table::new();
+        rules.set_implicit(true);
+        Item::Table(rules)
+    });
+    let Some(rules) = rules.as_table_like_mut() else {
+        return;
+    };
+    for name in &tools.hidden {
+        let rule = rules.entry(name).or_insert_with(|| {
+            let mut rule = Table::new();
+            rule.decor_mut().set_prefix("\n");
+            Item::Table(rule)
+        });
+        if let Some(rule) = rule.as_table_like_mut() {
+            rule.insert("hidden", value(true));
+        }
     }
 }
 

@@ -117,7 +117,8 @@ pub(crate) fn of_set(name: &SetName, set: &ToolSet) -> impl Iterator<Item = Ment
 }
 
 fn ruled(server: &ServerSpec) -> impl Iterator<Item = Mention> {
-    let tools = server.tools.tools.keys();
+    let only = server.tools.only.iter().flatten();
+    let tools = server.tools.tools.keys().chain(only);
     tools.map(|tool| Mention {
         key: "[servers.tools]".into(),
         what: Mentioned::Tool(server.id.clone(), tool.clone()),

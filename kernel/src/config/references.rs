@@ -67,7 +67,7 @@ pub struct ReadReference {
 }
 
 /// The sections of a server in whose values `file:PATH` and `secret:NAME` are read.
-const RESOLVED: [&str; 3] = ["env", "headers", "login"];
+const RESOLVED: [&str; 4] = ["env", "headers", "login", "url"];
 
 /// Keys of the kernel that are paths of files it reads.
 const PATHS_READ: [&str; 5] = [
@@ -188,6 +188,7 @@ args = ["secret:not-here"]
 env = { TOKEN = "secret:github", URL = "p://${secret:pw}@h", PLAIN = "$${secret:no}" }
 [[servers]]
 id = "b"
+url = "https://h/mcp?key=${secret:address}"
 headers = { Authorization = "Bearer ${secret:github}" }
 login = { client_secret = "secret:client" }
 "#;
@@ -202,6 +203,7 @@ login = { client_secret = "secret:client" }
         assert_eq!(
             told,
             [
+                "address b url",
                 "client b login.client_secret",
                 "github a env.TOKEN",
                 "github b headers.Authorization",

@@ -7,6 +7,7 @@ mod reach;
 use std::path::Path;
 use std::sync::Arc;
 
+use mgp_engine::env::secrets_in;
 use mgp_engine::policy::requirements::ToolRules;
 use mgp_engine::policy::trust::TrustLevel;
 use mgp_engine::servers::resources::ResourceLimits;
@@ -212,8 +213,25 @@ fn read_replica(entry: &mut Section<'_, '_, '_>) -> ReplicaRule {
         entry.refuse(span, message);
     }
     match replica {
-        true => ReplicaRule::Replica { stateful },
+        true => {
+            refuse_open_address(entry);
+            ReplicaRule::Replica { stateful }
+        }
         false => ReplicaRule::Alone,
+    }
+}
+
+/// Other nodes are sent a hash of a replica's address, and who holds a hash can try what it was made of.
+fn refuse_open_address(entry: &mut Section<'_, '_, '_>) {
+    let Some(url) = entry.text("url") else {
+        return;
+    };
+    if !secrets_in(url.get_ref()).is_empty() {
+        let name = entry.name();
+        let message = format!(
+            "{name} is a replica, whose `url` other nodes compare: send the secret as a header"
+        );
+        entry.refuse(url.span(), message);
     }
 }
 

@@ -100,7 +100,7 @@ pub struct Removed {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   mgp servers add files -- npx -y @modelcontextprotocol/server-filesystem ~/notes
-  mgp servers add search --env BRAVE_KEY -- npx -y brave-search
+  mgp servers add search --env BRAVE_KEY --env LOG_LEVEL=debug -- npx -y brave-search
   mgp servers add search --env-file ./brave.env -- npx -y brave-search
   mgp servers add search --env BRAVE_KEY=file:/run/secrets/brave -- npx -y brave-search
   mgp servers add docs --url https://example.org/mcp --header Authorization
@@ -109,9 +109,8 @@ pub struct Removed {
   mgp servers add io.github.acme/weather               # of the registry: shown, asked, written
   mgp servers add io.github.acme/weather --as rain --set UNITS=metric
 
-A command line is read by every user of the machine, so values do not stand on it. What is typed
-when asked, and what comes out of --env-file, is kept in files that are yours alone, below
-~/.config/mgp/secrets; the configuration names them.")]
+A command line is read by every user of the machine, so what looks like a secret is not taken from it.
+What is typed when asked, and what comes out of --env-file, is kept as a secret; the configuration names it.")]
 pub struct Add {
     /// The server's id: letters, digits, '.', '_' and '-'; or its name in the registry, which has a slash.
     pub id: String,
@@ -122,8 +121,8 @@ pub struct Add {
     #[arg(long, value_name = "TRANSPORT", requires = "url", conflicts_with = "command", value_parser = ["http", "lite", "grpc"])]
     pub transport: Option<String>,
     /// A variable for it. KEY alone is the kernel's own variable of that name; where yours is not set,
-    /// its value is asked for. Or where the value is: KEY=${NAME}, KEY=file:PATH.
-    #[arg(long, value_name = "KEY[=WHERE]", conflicts_with = "url")]
+    /// its value is asked for. Or a value that is no secret, KEY=VALUE, or where it is: KEY=${NAME}, KEY=file:PATH.
+    #[arg(long, value_name = "KEY[=VALUE]", conflicts_with = "url")]
     pub env: Vec<String>,
     /// A file of variables for it, one KEY=VALUE to a line; `-` is stdin.
     #[arg(long, value_name = "FILE", conflicts_with = "url")]
@@ -160,15 +159,15 @@ pub struct Add {
 #[command(after_help = "Examples:
   mgp import                               # what Claude, Cursor, VS Code and others have
   mgp import cursor vscode                 # theirs only
-  mgp import .mcp.json                     # a file of a project
+  mgp import .mcp.json                     # a file of a project; also .cursor/mcp.json, .roo/mcp.json
   mgp import --only files --only github --yes
 
-Shown first, then asked, then written. The same command in several clients becomes one server. Secrets
-in clear text go to files that are yours alone, below ~/.config/mgp/secrets. The clients' own files stay
-as they are.")]
+Shown first, then asked, then written. Servers whose command, arguments, variables, address, headers and
+folder are the same in several clients become one. Secrets in clear text are kept apart, and the entry
+names them. Tools that a client keeps back stay back. The clients' own files stay as they are.")]
 pub struct Import {
     /// A client: claude-desktop, claude-code, cursor, vscode, windsurf, zed, codex, gemini, opencode,
-    /// goose, lmstudio, cline, copilot, antigravity; or a file. All clients when not given.
+    /// goose, lmstudio, cline, copilot, antigravity, roo, continue; or a file. All clients when not given.
     #[arg(value_name = "CLIENT|FILE")]
     pub from: Vec<String>,
     /// Add it without asking.
@@ -196,7 +195,7 @@ pub struct Import {
 Comments and the order of the client's file stay.")]
 pub struct Connect {
     /// The clients: claude-desktop, claude-code, cursor, vscode, windsurf, zed, codex, gemini,
-    /// opencode, goose, lmstudio, cline, copilot, antigravity.
+    /// opencode, goose, lmstudio, cline, copilot, antigravity, roo, continue.
     #[arg(value_name = "CLIENT", required_unless_present = "all")]
     pub clients: Vec<String>,
     /// Every client whose files are here.

@@ -172,3 +172,22 @@ fn an_argument_is_changed_in_its_place() {
     ));
     assert_eq!(ids(text), ["db", "docs"]);
 }
+
+#[test]
+fn tools_that_a_client_kept_back_are_kept_back_by_the_entry() {
+    let tools = mgp_clients::ToolLimits {
+        only: Some(["read", "drop"].map(str::to_owned).into()),
+        hidden: ["drop".to_owned()].into(),
+        ..mgp_clients::ToolLimits::default()
+    };
+    let limits = "only_tools = [\"drop\", \"read\"]\n\n[servers.tools.drop]\nhidden = true\n";
+    let edited = limit_tools(FILE, "beta", &tools).unwrap();
+    let (before, behind) = FILE.split_once("\n# The end.").unwrap();
+    assert_eq!(edited, format!("{before}{limits}\n# The end.{behind}"));
+    assert_eq!(limit_tools(&edited, "beta", &tools).unwrap(), edited);
+    let server = NewServer { tools, ..gamma() };
+    assert!(add("", &server).unwrap().ends_with(&format!(
+        "\n{}",
+        &limits[limits.find("\n\n").unwrap() + 2..]
+    )));
+}

@@ -40,17 +40,22 @@ impl<'e> Values<'e> {
         key: &str,
         map: &BTreeMap<&str, Spanned<&str>>,
     ) -> BTreeMap<String, String> {
-        let mut secret = |name: &str, text: &Spanned<&str>| {
-            let (key, folder) = (format!("{key}.{name}"), self.folder);
-            let read = |path: &str| self.env.file(&folder.join(path));
-            let variable = |name: &str| self.env.variable(name);
-            let kept = |name: &str| self.env.secret(name, self.secrets);
-            let value = resolve_secret(text.get_ref(), &key, variable, read, kept);
-            self.checked(&key, text.span(), value)
-        };
         map.iter()
-            .map(|(name, text)| ((*name).to_owned(), secret(name, text)))
+            .map(|(name, text)| {
+                let value = self.secret(&format!("{key}.{name}"), text);
+                ((*name).to_owned(), value)
+            })
             .collect()
+    }
+
+    /// A value that may be a secret, or have one in it.
+    pub(crate) fn secret(&mut self, key: &str, text: &Spanned<&str>) -> String {
+        let folder = self.folder;
+        let read = |path: &str| self.env.file(&folder.join(path));
+        let variable = |name: &str| self.env.variable(name);
+        let kept = |name: &str| self.env.secret(name, self.secrets);
+        let value = resolve_secret(text.get_ref(), key, variable, read, kept);
+        self.checked(key, text.span(), value)
     }
 
     /// A NUL ends every text of a program, a newline would cut a header in two.

@@ -58,8 +58,12 @@ pub(crate) fn read_server_rules(
     read_roots(section, folder, rules);
 }
 
-/// `[servers.tools."name"]`.
+/// `only_tools` and `[servers.tools."name"]`.
 pub(crate) fn read_tools(entry: &mut Section<'_, '_, '_>, rules: &mut ToolRules) {
+    if let Some(only) = entry.texts("only_tools") {
+        let only = only.into_iter().map(|name| name.into_inner().to_owned());
+        rules.only = Some(only.collect());
+    }
     entry.each("tools", "servers.tools.*", |name, section| {
         let mut rule = ToolRule::default();
         let risks = RISKS.map(|(word, level)| (word, Some(level)));

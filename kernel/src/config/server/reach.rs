@@ -109,7 +109,7 @@ impl<'t> ReachKeys<'t> {
 
     fn http(self, values: &mut Values<'_>, speaks: UrlProtocol) -> Option<Reach> {
         Some(Reach::Http {
-            url: values.plain("url", &self.url?),
+            url: values.secret("url", &self.url?),
             headers: values.secrets("headers", &self.headers),
             speaks,
         })

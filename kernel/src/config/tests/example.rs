@@ -35,6 +35,8 @@ fn the_example_shows_every_key_with_its_default() {
     assert_eq!(files.mgp, MgpDeclaration::default());
     let rules = ToolRules {
         tools: files.tools.tools.clone(),
+        // All are offered without the key.
+        only: files.tools.only.clone(),
         ..ToolRules::default()
     };
     assert_eq!(*files.tools, rules);

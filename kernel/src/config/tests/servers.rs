@@ -512,3 +512,47 @@ fn a_misspelt_permission_is_refused_with_the_one_that_is_meant() {
         assert_eq!(read(name).said(), [""; 0]);
     }
 }
+
+/// The key of a server may be in its address; other nodes would be sent a hash of a replica's.
+#[test]
+fn an_address_may_hold_a_secret_unless_it_is_a_replicas() {
+    struct OneSecret;
+    impl Lookup for OneSecret {
+        fn variable(&self, name: &str) -> Option<String> {
+            env(name)
+        }
+
+        fn secret(&self, name: &str, _: &SecretsConfig) -> Result<String, String> {
+            Ok(format!("value-of-{name}"))
+        }
+
+        fn had(&self) -> Vec<String> {
+            Vec::new()
+        }
+    }
+    let text = "[[servers]]\nid = \"x\"\nurl = \"https://h/mcp?key=${secret:x/url.key}\"\n";
+    let read = read_with(text, &OneSecret);
+    let Reach::Http { url, .. } = &read.spec("x").reach else {
+        panic!("{:?}", read.said());
+    };
+    assert_eq!(url, "https://h/mcp?key=value-of-x/url.key");
+    let replica = read_with(&format!("{text}replica = true\n"), &OneSecret);
+    let why = replica.why("x");
+    assert!(why.contains("send the secret as a header"), "{why}");
+    let started = entry("command = \"c\"\nargs = [\"${secret:x}\"]").why("x");
+    assert!(started.contains("secret"), "{started}");
+}
+
+#[test]
+fn an_entry_may_list_the_only_tools_it_offers() {
+    let only = |lines: &str| {
+        entry(&format!("command = \"c\"\n{lines}"))
+            .spec("x")
+            .tools
+            .only
+            .clone()
+    };
+    assert_eq!(only(""), None);
+    assert_eq!(only("only_tools = []"), Some([].into()));
+    assert_eq!(only("only_tools = [\"a\"]"), Some(["a".to_owned()].into()));
+}

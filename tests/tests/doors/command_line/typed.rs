@@ -558,3 +558,26 @@ async fn nothing_is_coloured_where_nobody_wants_it() {
         );
     }
 }
+
+/// Help can be asked for in front, and what cannot be read is an error in JSON, too.
+#[tokio::test]
+async fn help_and_errors_of_the_command_line_are_where_they_are_looked_for() {
+    let help = Program::ours("mgp", ["help", "servers", "add"])
+        .output(DEADLINE)
+        .await;
+    assert!(help.status.success() && out(&help).contains("mgp servers add"));
+    let wrong = Program::ours("mgp", ["--json", "nosuch"])
+        .output(DEADLINE)
+        .await;
+    assert_eq!(wrong.status.code(), Some(2));
+    let error: Value = serde_json::from_slice(&wrong.stderr).unwrap();
+    assert_eq!(error["error"]["exit_code"], 2);
+    assert!(
+        error["error"]["message"]
+            .as_str()
+            .unwrap()
+            .contains("nosuch")
+    );
+    let plain = Program::ours("mgp", ["nosuch"]).output(DEADLINE).await;
+    assert!(plain.status.code() == Some(2) && err(&plain).contains("error: "));
+}

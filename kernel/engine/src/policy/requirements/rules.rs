@@ -1,6 +1,6 @@
 //! The operator's rules for a server's tools.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use mgp_protocol::mgp::discovery::security::RiskLevel;
 
@@ -25,6 +25,8 @@ pub struct ToolRules {
     pub categories: Vec<String>,
     /// Longest text of a result that agents read at once, in bytes; 0 for any.
     pub result_max: usize,
+    /// The tools that are offered, by the server's own names; all of them without a list.
+    pub only: Option<BTreeSet<String>>,
     /// Rules for single tools, by the server's own names.
     pub tools: BTreeMap<String, ToolRule>,
 }
@@ -67,6 +69,7 @@ impl Default for ToolRules {
             checks_schema: true,
             categories: Vec::new(),
             result_max: 0,
+            only: None,
             tools: BTreeMap::new(),
         }
     }
@@ -77,5 +80,12 @@ impl ToolRules {
     #[must_use]
     pub fn of(&self, tool: &str) -> Option<&ToolRule> {
         self.tools.get(tool)
+    }
+
+    /// Whether a tool is there for nobody.
+    #[must_use]
+    pub fn hides(&self, tool: &str) -> bool {
+        let listed = self.only.as_ref().is_none_or(|only| only.contains(tool));
+        !listed || self.of(tool).is_some_and(|rule| rule.hidden)
     }
 }

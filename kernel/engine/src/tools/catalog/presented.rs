@@ -19,7 +19,8 @@ impl ServerOffer {
         let rules = Arc::clone(&self.terms().rules);
         let rule = |tool: &CatalogTool| rules.of(&tool.own_name).filter(|rule| rule.presents());
         let tools = self.shared_tools();
-        if !tools.iter().any(|tool| rule(tool).is_some()) {
+        let hides = |tool: &CatalogTool| rules.hides(&tool.own_name);
+        if !tools.iter().any(|tool| rule(tool).is_some() || hides(tool)) {
             return (self, Vec::new());
         }
         // A name of the server's own stays that tool's, whatever another one is to be called.
@@ -28,8 +29,8 @@ impl ServerOffer {
         let mut shown = Vec::with_capacity(tools.len());
         for tool in &*tools {
             match rule(tool) {
+                _ if hides(tool) => {}
                 None => shown.push(Arc::clone(tool)),
-                Some(rule) if rule.hidden => {}
                 Some(rule) => {
                     let wanted = rule.name.as_deref().filter(|name| *name != &*tool.own_name);
                     let free = wanted.filter(|name| taken.insert((*name).into()));
@@ -119,6 +120,27 @@ mod tests {
         let (offer, refused) = offer.presented();
         let catalog = Catalog::empty(Paging::new(CursorKey::new([1; 32])));
         (catalog.next(&[Arc::new(offer)]), refused)
+    }
+
+    #[test]
+    fn a_list_of_tools_leaves_out_the_others() {
+        let rules = ToolRules {
+            only: Some(["echo".to_owned()].into()),
+            ..ToolRules::default()
+        };
+        let terms = RequirementTerms {
+            rules: Arc::new(rules),
+            ..RequirementTerms::default()
+        };
+        let offer = ServerOffer::new(ServerId::new("it")).under(Arc::new(terms));
+        let (offer, refused) = offer.with(ListKind::Tools, &[ECHO, TIME]).presented();
+        let names: Vec<_> = offer
+            .tools
+            .items
+            .iter()
+            .map(|tool| &*tool.own_name)
+            .collect();
+        assert_eq!((names, refused), (vec!["echo"], Vec::new()));
     }
 
     fn page(catalog: &Catalog, view: &CatalogView) -> String {

@@ -14,7 +14,7 @@ Secrets are never written: VS Code is told to ask for them, others are given the
 set, and where a client has neither, what is missing is named.")]
 pub struct Export {
     /// A client: claude-desktop, claude-code, cursor, vscode, windsurf, zed, codex, gemini, opencode,
-    /// goose, lmstudio, cline, copilot, antigravity; or a file. Only printed when not given.
+    /// goose, lmstudio, cline, copilot, antigravity, roo, continue; or a file. Only printed when not given.
     #[arg(long, value_name = "CLIENT|FILE")]
     pub to: Option<String>,
     /// Only this server, by its id.

@@ -10,7 +10,7 @@ use crate::cli::args;
 use crate::cli::client::{CliContext, read};
 use crate::cli::failure::Failure;
 use crate::cli::print::{ask_yes, report, say};
-use crate::cli::words::plain;
+use crate::cli::words::{counted, plain};
 
 pub(super) fn revoke(context: &CliContext, typed: args::RevokeNode) -> Result<(), Failure> {
     if !typed.yes {
@@ -54,7 +54,7 @@ fn in_words(ends: &RevokeEnds) -> String {
     );
     let servers = ends.servers.iter();
     let servers: Vec<String> = servers
-        .map(|server| format!("{name}/{} ({} tools)", server.id, server.tools))
+        .map(|server| format!("{name}/{} ({})", server.id, counted(server.tools, "tool")))
         .collect();
     let lists = [
         (

@@ -16,6 +16,7 @@ use crate::cli::args::Add;
 use crate::cli::client::CliContext;
 use crate::cli::failure::Failure;
 use crate::cli::print::{report, say};
+use crate::cli::words::shell_word;
 use crate::config;
 use crate::config::edit::{self, NewServer};
 
@@ -31,9 +32,41 @@ pub(super) fn add(context: &CliContext, add: &Add) -> Result<(), Failure> {
             add.id
         )));
     }
+    judge_command(&add.id, &add.command)?;
     let place = AddedEntry::of(context, add)?;
     let given = place.given(context, add)?;
     place.write(context, add, given)
+}
+
+/// A whole command line within one pair of quotes is the name of no program.
+fn judge_command(id: &str, command: &[String]) -> Result<(), Failure> {
+    let [line] = command else {
+        return Ok(());
+    };
+    let words: Vec<_> = line.split_whitespace().map(shell_word).collect();
+    if words.len() < 2 || line.starts_with(['/', '.', '~']) || Path::new(line).exists() {
+        return Ok(());
+    }
+    Err(Failure::Usage(format!(
+        "no program is called {line:?}; its arguments stand outside of the quotes: \
+         `mgp servers add {id} -- {}`",
+        words.join(" ")
+    )))
+}
+
+/// What a launcher costs beside the server it starts.
+fn launcher_note(command: &[String]) -> Option<String> {
+    let program = Path::new(command.first()?).file_name()?.to_str()?;
+    let instead = match program {
+        "npx" => "`npm install -g PACKAGE`",
+        "bunx" => "`bun add -g PACKAGE`",
+        "uvx" => "`uv tool install PACKAGE`",
+        _ => return None,
+    };
+    Some(format!(
+        "note: {program} stays beside the server and takes memory of its own (npx some 100 MiB); after \
+         {instead} the server's own program takes less, and starts faster"
+    ))
 }
 
 /// Where an entry goes; nobody has its id there.
@@ -145,6 +178,9 @@ fn tell_added(
              most servers take it as a variable, too: `--env NAME`",
             server.id
         ));
+    }
+    if let Some(note) = launcher_note(&server.command) {
+        report(note);
     }
     if context.json {
         return Ok(());
@@ -259,6 +295,7 @@ fn new_server(add: &Add, folder: &Path, given: GivenValues) -> NewServer {
         autostart: add.no_autostart.then_some(false),
         trust_level: add.trust.clone(),
         restart_policy: add.restart.clone(),
+        ..NewServer::default()
     }
 }
 

@@ -1,10 +1,12 @@
 //! `mgp connect`: this kernel's entry in a client's file.
 
+mod carried;
 pub(in crate::cli::commands) mod client_file;
 
 use std::io::{self, IsTerminal};
+use std::path::Path;
 
-use mgp_clients::{Client, OwnReach, Reader, files};
+use mgp_clients::{Client, OwnReach, Reader, UndoneFile, files};
 use mgp_protocol::ids::AgentId;
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::agents::{Add, List, Made, Token};
@@ -18,7 +20,7 @@ use crate::cli::commands::agents::{self, ListedAgents};
 use crate::cli::commands::tools::sets;
 use crate::cli::failure::Failure;
 use crate::cli::print::{ask_yes, report, say};
-use crate::cli::words::plain_lines;
+use crate::cli::words::{plain, plain_lines};
 
 /// What the entry is called.
 const ENTRY: &str = "mgp";
@@ -77,16 +79,7 @@ fn one(context: &CliContext, typed: &Connect, client: Client) -> Result<Value, F
     if let Some(set) = &typed.set {
         sets::named(context, set)?;
     }
-    let reach = match typed.http {
-        true => OwnReach::Url {
-            url: match &typed.set {
-                Some(set) => format!("{}/p/{set}", door(context)?),
-                None => door(context)?,
-            },
-            token: UNSEEN.to_owned(),
-        },
-        false => over_stdio(context, typed)?,
-    };
+    let reach = own_reach(context, typed)?;
     let entry = entry(client, &reach)?;
     if typed.print {
         let table = json!({ client.table(): { ENTRY: entry } });
@@ -100,8 +93,16 @@ fn one(context: &CliContext, typed: &Connect, client: Client) -> Result<Value, F
         true => doubled(context, &file.path, client)?,
         false => Vec::new(),
     };
-    let after = file.with(ENTRY, Some(&entry), &doubled)?;
-    let told = |changed: bool| json!({"client": client.word(), "file": file.path, "changed": changed, "taken_out": doubled});
+    let after = file.with(ENTRY, &entry, &doubled)?;
+    let limits = carried::NewRules::new(&doubled)?;
+    let names: Vec<_> = doubled.iter().map(|server| &server.name).collect();
+    let not_carried = carried::not_carried(&doubled);
+    let told = |changed: bool| {
+        json!({
+            "client": client.word(), "file": file.path, "changed": changed, "taken_out": names,
+            "rules": limits.to_json(), "not_carried_over": not_carried,
+        })
+    };
     if after == file.before() {
         if !context.json {
             say(format_args!(
@@ -113,33 +114,59 @@ fn one(context: &CliContext, typed: &Connect, client: Client) -> Result<Value, F
     }
     if !context.json {
         say(plain_lines(&file.difference(&after)))?;
+        let started = carried::kept_from_starting(client, &file.document()?, ENTRY);
+        for line in limits.lines().iter().chain(&not_carried).chain(&started) {
+            say(plain(line))?;
+        }
     }
     if typed.dry_run || !agreed(context, typed, client)? {
         return Ok(told(false));
     }
+    // Before the servers are gone there, they are held here to what they were held to there.
+    limits.write(context)?;
     // Only now: a token that is made anew ends what the one before was good for.
     let after = match reach {
         OwnReach::Url { url, .. } => {
             let token = token(context, typed, client)?;
             let entry = self::entry(client, &OwnReach::Url { url, token })?;
-            file.with(ENTRY, Some(&entry), &doubled)?
+            file.with(ENTRY, &entry, &doubled)?
         }
         OwnReach::Command { .. } => after,
     };
-    let kept = file.write(&after, typed.http)?;
+    let kept = file.connect(ENTRY, &after, typed.http)?;
     if !context.json {
-        say(format_args!(
-            "{client} is connected; start it again to see it"
-        ))?;
-        if let Some(kept) = kept {
-            report(format_args!(
-                "as it was: {}; `mgp connect --undo {}` takes the entry out again",
-                kept.display(),
-                client.word()
-            ));
-        }
+        tell_connected(client, kept.as_deref())?;
     }
     Ok(told(true))
+}
+
+fn tell_connected(client: Client, kept: Option<&Path>) -> Result<(), Failure> {
+    say(format_args!(
+        "{client} is connected; start it again to see it"
+    ))?;
+    if let Some(kept) = kept {
+        report(format_args!(
+            "as it was: {}; `mgp connect --undo {}` takes the entry out again",
+            kept.display(),
+            client.word()
+        ));
+    }
+    Ok(())
+}
+
+/// How the client reaches this kernel; the token is made later.
+fn own_reach(context: &CliContext, typed: &Connect) -> Result<OwnReach, Failure> {
+    if !typed.http {
+        return over_stdio(context, typed);
+    }
+    let door = door(context)?;
+    Ok(OwnReach::Url {
+        url: match &typed.set {
+            Some(set) => format!("{door}/p/{set}"),
+            None => door,
+        },
+        token: UNSEEN.to_owned(),
+    })
 }
 
 fn entry(client: Client, reach: &OwnReach) -> Result<Value, Failure> {
@@ -149,10 +176,19 @@ fn entry(client: Client, reach: &OwnReach) -> Result<Value, Failure> {
 
 fn undo(context: &CliContext, typed: &Connect, client: Client) -> Result<Value, Failure> {
     let file = ClientFileEdit::of(context, client)?;
-    let after = file.undone(ENTRY)?;
-    let changed = after.as_deref() != Some(file.before()) && file.exists();
-    let told =
-        |changed: bool| json!({"client": client.word(), "file": file.path, "changed": changed});
+    let undone = file.undone(ENTRY)?;
+    let exact = file.is_as_before(undone.text.as_deref())?;
+    let told = |changed: bool, copy: Option<&Path>| {
+        json!({
+            "client": client.word(), "file": file.path, "changed": changed,
+            "as_before": changed && exact, "restored": undone.restored,
+            "not_restored": undone.blocked, "copy": copy,
+        })
+    };
+    let changed = match &undone.text {
+        Some(text) => !file.exists() || text != file.before(),
+        None => file.exists(),
+    };
     if !changed {
         if !context.json {
             say(format_args!(
@@ -160,21 +196,47 @@ fn undo(context: &CliContext, typed: &Connect, client: Client) -> Result<Value, 
                 file.path.display()
             ))?;
         }
-        return Ok(told(false));
+        if exact {
+            file.restore(&undone)?;
+        }
+        return Ok(told(false, None));
     }
     if !context.json {
         say(plain_lines(
-            &file.difference(after.as_deref().unwrap_or_default()),
+            &file.difference(undone.text.as_deref().unwrap_or_default()),
         ))?;
     }
     if typed.dry_run || !agreed(context, typed, client)? {
-        return Ok(told(false));
+        return Ok(told(false, None));
     }
-    file.restore(after.as_deref())?;
+    let copy = file.restore(&undone)?;
     if !context.json {
-        say(format_args!("{client} is as it was before"))?;
+        match exact {
+            true => say(format_args!("{client} is as it was before"))?,
+            false => say(plain(&merged(client, &undone)))?,
+        }
+        for name in &undone.blocked {
+            report(plain(&format!(
+                "{name}: {client} has another server of this name now; the one that was taken out did not come back"
+            )));
+        }
+        if let Some(copy) = &copy {
+            report(format_args!("as it was: {}", copy.display()));
+        }
     }
-    Ok(told(true))
+    Ok(told(true, copy.as_deref()))
+}
+
+/// What undoing did where the client had changed its file.
+fn merged(client: Client, undone: &UndoneFile) -> String {
+    let back = match undone.restored.as_slice() {
+        [] => String::new(),
+        [one] => format!("; {one} is back"),
+        many => format!("; {} are back", many.join(", ")),
+    };
+    format!(
+        "{client} has no entry of this kernel any more{back}; what was changed there since stays"
+    )
 }
 
 fn agreed(context: &CliContext, typed: &Connect, client: Client) -> Result<bool, Failure> {

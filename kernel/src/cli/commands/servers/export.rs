@@ -120,9 +120,15 @@ fn edited(
     let document = form
         .read(file.before())
         .map_err(|why| failed(why.to_string()))?;
+    let table = client.table_in(&document);
     let (mut text, mut inputs) = (file.before().to_owned(), Vec::new());
     for (id, server) in std::mem::take(&mut entries.servers) {
-        let there = &document[client.table()][&*id];
+        let here = table
+            .iter()
+            .try_fold(&document, |value, key| value.get(key));
+        let named = here.map(Client::entries).unwrap_or_default();
+        let named = named.into_iter().find(|(name, _)| *name == id);
+        let there = named.map_or(&Value::Null, |(_, entry)| entry);
         if *there == server.entry {
             entries.left(&id, format!("{} has it already", file.path.display()));
             continue;
@@ -136,7 +142,8 @@ fn edited(
             continue;
         }
         let place = EntryPlace {
-            table: client.table(),
+            table: &table,
+            shape: client.shape(),
             name: &id,
         };
         let with = put(form, &text, place, &server.entry);

@@ -1,19 +1,22 @@
 //! `mgp import`: servers that clients have written down become this kernel's.
 
 mod answers;
+mod here;
 pub(super) mod sources;
 mod telling;
 
-use std::collections::BTreeSet;
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 
 use mgp_clients::{
-    Client, Plan, PlannedReach, PlannedServer, PlannedValue, Planner, Unplanned, WhyLeft,
+    Client, KeyLeftOut, Plan, PlannedReach, PlannedServer, PlannedValue, Planner, ServerOrigin,
+    ToolLimits, Unplanned, UrlPiece, WhyLeft,
 };
+use mgp_protocol::mgp::kernel::KernelStatus;
 use serde_json::Value;
 
 use self::answers::InputAnswers;
+use self::here::{HereValues, ServerHere};
 use self::sources::Sources;
 use super::config_file::{existing, in_file, in_force, no_home, write};
 use super::secrets::{self, GivenValues};
@@ -22,6 +25,7 @@ use crate::cli::client::CliContext;
 use crate::cli::commands::agents;
 use crate::cli::failure::Failure;
 use crate::cli::print::{ask_yes, report, say};
+use crate::cli::words::counted;
 use crate::config;
 use crate::config::edit::{self, NewServer};
 
@@ -50,7 +54,7 @@ pub(in crate::cli::commands) fn import(
     let sources = Sources::read(context, typed)?;
     let answers = InputAnswers::ask(&sources, typed.yes || typed.dry_run || context.json)?;
     let status = context.status()?;
-    let known = known(context, status.as_ref())?;
+    let known = ServersInForce::new(context, status.as_ref())?;
     let mut doors = status.iter().flat_map(|status| &status.doors);
     let door = doors.find_map(|door| agents::url(door));
     let door = door.and_then(|url| url.strip_suffix("/mcp"));
@@ -83,14 +87,23 @@ pub(in crate::cli::commands) fn import(
 }
 
 /// What the files in force have.
-#[derive(Default)]
 struct ServersInForce {
-    ids: BTreeSet<String>,
-    /// By what they are reached: the words of a command, or one URL.
-    reached: Vec<(String, Vec<String>)>,
+    servers: Vec<ServerHere>,
+    values: HereValues,
 }
 
 impl ServersInForce {
+    fn new(context: &CliContext, status: Option<&KernelStatus>) -> Result<Self, Failure> {
+        let mut servers = Vec::new();
+        for file in in_force(context, status)? {
+            if let Some(text) = existing(&file)? {
+                servers.extend(ServerHere::read_all(&text, &file));
+            }
+        }
+        let values = HereValues::new(context);
+        Ok(Self { servers, values })
+    }
+
     fn plan(
         &self,
         context: &CliContext,
@@ -103,44 +116,66 @@ impl ServersInForce {
             answers: &answers.given,
             own: is_own,
             door: door.unwrap_or(USUAL_DOOR),
-            here: &self.reached,
+            here: &|reach| {
+                let mut servers = self.servers.iter();
+                let same = servers.find(|server| server.is_reached_by(reach, &self.values));
+                same.map(|server| server.id.clone())
+            },
         };
-        planner.plan(&sources.files, &self.ids)
+        let ids = self.servers.iter().map(|server| server.id.clone());
+        planner.plan(&sources.files, &ids.collect())
     }
 }
 
-/// What a client's file has that this kernel has, too, by its names there.
+/// A server of a client's file that this kernel has, too.
+pub(super) struct DoubledServer {
+    /// The folder of the only project it is for.
+    pub(super) project: Option<String>,
+    /// Its name there.
+    pub(super) name: String,
+    /// Its id here, and the file that has it.
+    pub(super) id: String,
+    pub(super) file: PathBuf,
+    /// The tools the client keeps back, and this kernel does not.
+    pub(super) tools: ToolLimits,
+    /// What else its entry says that has no place here.
+    pub(super) left_out: Vec<KeyLeftOut>,
+    /// It is off there, and on here.
+    pub(super) only_off_there: bool,
+}
+
+/// What a client's file has that this kernel has, too.
 pub(super) fn doubled(
     context: &CliContext,
     file: &Path,
     client: Client,
-) -> Result<Vec<String>, Failure> {
+) -> Result<Vec<DoubledServer>, Failure> {
     let sources = Sources::of_file(file, client);
-    let known = known(context, context.status()?.as_ref())?;
+    let known = ServersInForce::new(context, context.status()?.as_ref())?;
     let plan = known.plan(context, &sources, &InputAnswers::default(), None);
-    let here = plan.left.into_iter().filter_map(|left| match left.why {
-        WhyLeft::Here(_) => Some(left.origin.name),
-        WhyLeft::Own | WhyLeft::Unrendered(_) | WhyLeft::Refused(_) => None,
-    });
-    Ok(here.collect())
-}
-
-fn known(
-    context: &CliContext,
-    status: Option<&mgp_protocol::mgp::kernel::KernelStatus>,
-) -> Result<ServersInForce, Failure> {
-    let mut known = ServersInForce::default();
-    for file in in_force(context, status)? {
-        let Some(text) = existing(&file)? else {
+    let mut doubled = Vec::new();
+    for left in plan.left {
+        let WhyLeft::Here(id) = left.why else {
             continue;
         };
-        for id in edit::ids(&text) {
-            let reached = edit::reached(&text, &id).map_err(|error| in_file(&file, &error))?;
-            known.reached.push((id.clone(), reached));
-            known.ids.insert(id);
-        }
+        let ServerOrigin { name, project, .. } = left.origin;
+        let mut there = sources.files.iter().flat_map(|file| &file.servers);
+        let there = there.find(|there| there.name == name && there.project == project);
+        let here = known.servers.iter().find(|here| here.id == id);
+        let (Some(there), Some(here)) = (there, here) else {
+            continue;
+        };
+        doubled.push(DoubledServer {
+            tools: here.tools_missing(&there.tools),
+            left_out: there.left_out.clone(),
+            only_off_there: there.disabled && here.autostart,
+            file: here.file.clone(),
+            id,
+            name,
+            project,
+        });
     }
-    Ok(known)
+    Ok(doubled)
 }
 
 /// Whether a command is this program: it would start itself.
@@ -254,6 +289,7 @@ fn new_server(
     let mut server = NewServer {
         id: planned.id.clone(),
         autostart: planned.disabled.then_some(false),
+        tools: planned.tools.clone(),
         ..NewServer::default()
     };
     match &planned.reach {
@@ -274,7 +310,14 @@ fn new_server(
             }
         }
         PlannedReach::Url { url, headers } => {
-            server.url = Some(url.clone());
+            let pieces = url.iter().map(|piece| match piece {
+                UrlPiece::Written(text) => Ok(text.clone()),
+                UrlPiece::Secret { name, value } => {
+                    let reference = given.keep(prefix, name, value.clone())?;
+                    Ok(format!("${{{reference}}}"))
+                }
+            });
+            server.url = Some(pieces.collect::<Result<String, Failure>>()?);
             server.headers = kept(&mut given, prefix, headers)?;
         }
     }
@@ -304,12 +347,12 @@ fn agreed(writing: &EntriesToWrite) -> Result<bool, Failure> {
                 .to_owned(),
         ));
     }
-    let many = telling::counted(writing.servers.len(), "server");
+    let many = counted(writing.servers.len(), "server");
     ask_yes(&format!("Add {many} to {}?", writing.file.display()))
 }
 
 fn tell_done(context: &CliContext, writing: &EntriesToWrite, runs: bool) -> Result<(), Failure> {
-    let many = telling::counted(writing.servers.len(), "server");
+    let many = counted(writing.servers.len(), "server");
     say(format_args!("added {many} to {}", writing.file.display()))?;
     if !runs {
         report("they start with the kernel: `mgp up --detach`");

@@ -9,7 +9,7 @@ use super::state::{standing, whose, why};
 use crate::cli::client::{CliContext, ProgressLine, read};
 use crate::cli::failure::Failure;
 use crate::cli::print::{say, titled};
-use crate::cli::words::{bytes, one_line, plain, time, used};
+use crate::cli::words::{bytes, counted, one_line, plain, time, used};
 
 /// What is said of a server with `pin = "off"`.
 const UNPINNED: &str =
@@ -122,8 +122,11 @@ fn mgp(server: &Server) -> Option<String> {
 
 fn offers(server: &Server) -> String {
     format!(
-        "{} tools (`mgp tools list --server {}`), {} resources, {} prompts",
-        server.tools, server.id, server.resources, server.prompts
+        "{} (`mgp tools list --server {}`), {}, {}",
+        counted(server.tools, "tool"),
+        server.id,
+        counted(server.resources, "resource"),
+        counted(server.prompts, "prompt")
     )
 }
 

@@ -1,4 +1,4 @@
-//! Values of variables and headers that a person gives a server. They may be secrets, so they are
+//! Values of variables and headers that a person gives a server. What may be a secret is
 //! never taken from the command line, which every user of the machine can read; what is typed or read
 //! from a file is kept by name where secrets are kept, and the configuration names it.
 
@@ -7,7 +7,7 @@ use std::fs::{self, File};
 use std::io::{self, IsTerminal, Read};
 use std::path::{Path, PathBuf};
 
-use mgp_clients::is_secret_name;
+use mgp_clients::{is_secret, is_secret_name, is_secret_word};
 use mgp_engine::env::SECRET;
 use mgp_engine::store::secrets::{is_typed_name, judge_value};
 use mgp_store::secrets::{Namespace, SecretStore};
@@ -65,7 +65,10 @@ pub(super) fn given(add: &Add, here: &Path, prefix: Option<&str>) -> Result<Give
     let mut asked = AskedSecrets::of(&add.id);
     for word in &add.env {
         let (name, value) = match word.split_once('=') {
-            Some((name, value)) => (name, reference(value, false).map(|v| from_here(v, here))),
+            Some((name, value)) => {
+                let elsewhere = reference(value, false).map(|v| from_here(v, here));
+                (name, elsewhere.or_else(|| harmless(name, value)))
+            }
             // A variable that this process has is not asked for.
             None if env::var_os(word).is_some() => (word.as_str(), Some(format!("${{{word}}}"))),
             None => match asked.ask(word)? {
@@ -211,6 +214,17 @@ fn reference(value: &str, header: bool) -> Option<&str> {
     (value.is_empty() || elsewhere || is_variable(bare)).then_some(value)
 }
 
+/// A value that may be seen by everybody, as it is written down. What holds a reference is none.
+fn harmless(name: &str, value: &str) -> Option<String> {
+    let runs = value.split(|c: char| !c.is_ascii_alphanumeric());
+    let drawn = runs.filter(|run| run.len() >= 20).any(|run| {
+        let has = |is: fn(&u8) -> bool| run.as_bytes().iter().any(is);
+        has(u8::is_ascii_digit) && has(u8::is_ascii_alphabetic)
+    });
+    let open = !is_secret(name, value) && !is_secret_word(value) && !drawn;
+    (open && !value.contains("${")).then(|| value.replace('$', "$$"))
+}
+
 fn is_scheme(word: &str) -> bool {
     word.len() <= MAX_SCHEME && !word.is_empty() && word.chars().all(|c| c.is_ascii_alphabetic())
 }
@@ -269,7 +283,10 @@ impl<'a> AskedSecrets<'a> {
 
 /// The variables of a file as containers' engines read it: `KEY=VALUE` with the value as it stands,
 /// `KEY` for the kernel's own, `#` before a remark.
-fn variables(file: &Path, here: &Path) -> Result<Vec<(String, Option<String>)>, Failure> {
+pub(super) fn variables(
+    file: &Path,
+    here: &Path,
+) -> Result<Vec<(String, Option<String>)>, Failure> {
     let usage = |why: String| Failure::Usage(format!("{}: {why}", file.display()));
     let mut text = String::new();
     let stdin = file.as_os_str() == "-";
@@ -307,8 +324,8 @@ fn on_the_line(option: &str, name: &str) -> Failure {
         _ => "",
     };
     Failure::Usage(format!(
-        "`--{option} {name}=…` shows its value to every user of this machine, and keeps it in the \
-         history of the shell: write `--{option} {name}` and type it when asked{file}, or say where \
+        "`--{option} {name}=…` looks like a secret, and shows its value to every user of this machine and \
+         in the history of the shell: write `--{option} {name}` and type it when asked{file}, or say where \
          it is: {name}='${{VARIABLE}}', {name}=secret:NAME, {name}=file:PATH"
     ))
 }
@@ -357,6 +374,28 @@ pub(super) fn in_command(words: &[String]) -> Vec<&str> {
     let mut found = Vec::new();
     for (at, word) in words.iter().enumerate() {
         let (name, value) = match word.split_once('=') {
+            // An address or a header with a secret in it is one, whatever it follows.
+            _ if at > 0
+                && !word.starts_with('-')
+                && !word.contains("${")
+                && is_secret_word(word) =>
+            {
+                let before = words[at - 1].as_str();
+                let option = before.starts_with('-').then_some(before);
+                let name = word.split([':', '=']).next().unwrap_or_default();
+                let named = word.contains('=') && is_secret_name(name);
+                // Never a part of the word that may be the secret.
+                let option = match (named, option) {
+                    (true, _) => name,
+                    (false, Some(option)) => option,
+                    (false, None) if word.contains("://") => "its address",
+                    (false, None) => "an argument",
+                };
+                if !found.contains(&option) {
+                    found.push(option);
+                }
+                continue;
+            }
             Some((name, value)) => (name, Some(value)),
             None if word.starts_with('-') => {
                 let next = words.get(at + 1).map(String::as_str);
@@ -365,16 +404,59 @@ pub(super) fn in_command(words: &[String]) -> Vec<&str> {
             None => continue,
         };
         let literal = |value: &str| !value.is_empty() && !value.contains("${");
-        if is_secret_name(name) && value.is_some_and(literal) {
+        if is_secret_name(name) && value.is_some_and(literal) && !found.contains(&name) {
             found.push(name);
         }
     }
     found
 }
 
+/// A line without what looks like a secret: a screen may be shared.
+pub(super) fn masked(line: &str) -> String {
+    let parts: Vec<&str> = line.split('"').collect();
+    let mut shown = parts.clone();
+    for at in (1..parts.len()).step_by(2) {
+        let before = parts[at - 1].trim();
+        let name = match before.strip_suffix('=').map(str::trim) {
+            Some(name) => name.rsplit([' ', ',', '{']).next().unwrap_or_default(),
+            None if before == ":" && at >= 2 => parts[at - 2],
+            None => "",
+        };
+        if is_secret(name, parts[at]) || (name.is_empty() && is_secret_word(parts[at])) {
+            shown[at] = "…";
+        }
+    }
+    shown.join("\"")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn secrets_are_not_shown() {
+        for (line, shown) in [
+            (
+                r#"  "env": { "API_KEY": "hush", "LEVEL": "5" }"#,
+                r#"  "env": { "API_KEY": "…", "LEVEL": "5" }"#,
+            ),
+            (
+                r#"env = { A_TOKEN = "hush" }"#,
+                r#"env = { A_TOKEN = "…" }"#,
+            ),
+            (
+                r#"  "args": ["ghp_0123456789abcdefghij"]"#,
+                r#"  "args": ["…"]"#,
+            ),
+            (
+                r#"args = ["mcp-remote", "--header", "Authorization: Bearer abcdefabcdef"]"#,
+                r#"args = ["mcp-remote", "--header", "…"]"#,
+            ),
+            (r#"  "command": "mgp""#, r#"  "command": "mgp""#),
+        ] {
+            assert_eq!(masked(line), shown);
+        }
+    }
 
     #[test]
     fn only_where_a_value_is_can_be_said_on_the_command_line() {
@@ -394,6 +476,32 @@ mod tests {
         assert!(reference("Bearer ${secret:key}", true).is_some());
         for bad in ["Bearer sk-1", "sk1secretsecret ${KEY}", "eu"] {
             assert_eq!(reference(bad, true), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn values_that_look_like_no_secret_may_be_typed() {
+        for (name, value, written) in [
+            ("LOG_LEVEL", "debug", "debug"),
+            ("PRICE", "$5", "$$5"),
+            ("ROOT", "/home/me/notes", "/home/me/notes"),
+            (
+                "API_URL",
+                "https://a.test/v1?page=2",
+                "https://a.test/v1?page=2",
+            ),
+        ] {
+            assert_eq!(harmless(name, value).as_deref(), Some(written), "{name}");
+        }
+        for (name, value) in [
+            ("API_KEY", "abc"),
+            ("LEVEL", "ghp_0123456789abcdefghij"),
+            ("LEVEL", "Bearer abcdefgh"),
+            ("LEVEL", "AbC123dEf456GhI789jKl0"),
+            ("API_URL", "https://me:pw@a.test"),
+            ("LEVEL", "${A:-x}"),
+        ] {
+            assert_eq!(harmless(name, value), None, "{name}");
         }
     }
 
@@ -426,6 +534,9 @@ mod tests {
         let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
         let line = words("docker run -e GITHUB_TOKEN=ghp_1 --api-key sk-1 --max 5");
         assert_eq!(in_command(&line), ["GITHUB_TOKEN", "--api-key"]);
+        let header = "Authorization: Bearer abcdefabcdef".to_owned();
+        let line = ["npx", "mcp-remote", "--header"].map(str::to_owned);
+        assert_eq!(in_command(&[&line[..], &[header]].concat()), ["--header"]);
         let line = words("x --token-limit 100 --key-file ./k --token ${T} --password --verbose");
         assert!(in_command(&line).is_empty());
     }

@@ -5,7 +5,7 @@ use mgp_protocol::mgp::servers::{Instance, Server};
 use crate::cli::client::CliContext;
 use crate::cli::failure::Failure;
 use crate::cli::print::{PlainTable, say, table};
-use crate::cli::words::{bytes, one_line, plain, time};
+use crate::cli::words::{bytes, counted, one_line, plain, time};
 
 /// The state of a server that was to start.
 pub(super) const CONNECTED: &[&str] = &["connected"];
@@ -42,7 +42,7 @@ fn in_words(server: &Server) -> String {
     }
     // The lists come a moment after the handshake.
     if server.state == "connected" && server.tools > 0 {
-        text += &format!(", {} tools", server.tools);
+        text += &format!(", {}", counted(server.tools, "tool"));
     }
     text
 }

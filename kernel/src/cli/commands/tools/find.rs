@@ -7,7 +7,7 @@ use crate::cli::args::Find;
 use crate::cli::client::{CliContext, names};
 use crate::cli::failure::Failure;
 use crate::cli::print::{PlainTable, say, table};
-use crate::cli::words::{one_line, plain};
+use crate::cli::words::{counted, one_line, plain};
 
 pub(super) fn find(context: &CliContext, find: &Find) -> Result<(), Failure> {
     let mut params = Search {
@@ -28,8 +28,8 @@ pub(super) fn find(context: &CliContext, find: &Find) -> Result<(), Failure> {
     context.show(&answer, |found: Searched| {
         match found.tools.is_empty() {
             true => say(format_args!(
-                "nothing among {} tools; `mgp tools list` shows all of them",
-                found.total_available
+                "nothing among {}; `mgp tools list` shows all of them",
+                counted(found.total_available, "tool")
             ))?,
             false => say(results(&found))?,
         }
@@ -67,9 +67,9 @@ fn footer(found: &Searched) -> String {
         ..
     } = found.index;
     let mut footer = format!(
-        "{} of {} tools, by {}, in {:.0} ms",
+        "{} of {}, by {}, in {:.0} ms",
         found.tools.len(),
-        found.total_available,
+        counted(found.total_available, "tool"),
         found.search_strategy,
         found.query_time_ms
     );

@@ -160,12 +160,34 @@ fn remove(context: &CliContext) -> Result<(), Failure> {
         systemd::reload().map_err(Failure::Other)?;
     }
     let paths: Vec<&Path> = there.iter().map(|file| file.path.as_path()).collect();
-    match context.json {
-        true => say(json!({ "removed": paths })),
-        false => paths
-            .iter()
-            .try_for_each(|path| say(format_args!("removed {}", path.display()))),
+    if context.json {
+        return say(json!({ "removed": paths }));
     }
+    for path in paths {
+        say(format_args!("removed {}", path.display()))?;
+    }
+    for line in remaining(context) {
+        report(line);
+    }
+    Ok(())
+}
+
+/// What is still there of the kernel, and what takes it away.
+fn remaining(context: &CliContext) -> Vec<String> {
+    let named = context.look_up.named().map(|(_, file)| file);
+    let configuration = named.or_else(|| context.look_up.user_file());
+    let data = context.bases.data_dir(context.told_data_dir()).ok();
+    let mut lines = Vec::new();
+    for (what, path) in [("configuration", configuration), ("data", data)] {
+        if let Some(path) = path.filter(|path| path.exists()) {
+            lines.push(format!("the {what} stays: {}", path.display()));
+        }
+    }
+    lines.push(
+        "entries in clients stay: `mgp connect --all --undo` takes them out; a client that has one starts a kernel"
+            .to_owned(),
+    );
+    lines
 }
 
 fn status(context: &CliContext) -> Result<(), Failure> {

@@ -219,3 +219,24 @@ fn a_new_server_goes_where_the_running_kernel_reads_it() {
     assert_eq!(at(&running(Some("/a.toml"))), Path::new("/a.toml"));
     assert_eq!(Some(at(&running(None))), desk.context.look_up.user_file());
 }
+
+#[test]
+fn a_command_line_within_quotes_is_refused_with_the_right_one() {
+    let quoted = ["npx -y x".to_owned()];
+    let refused = judge_command("files", &quoted).unwrap_err().to_string();
+    assert!(
+        refused.contains("`mgp servers add files -- npx -y x`"),
+        "{refused}"
+    );
+    for good in [&["npx", "-y", "x"][..], &["server"], &["/opt/my server"]] {
+        let good: Vec<_> = good.iter().map(|word| (*word).to_owned()).collect();
+        judge_command("files", &good).unwrap();
+    }
+}
+
+#[test]
+fn a_launcher_is_remarked_on() {
+    let note = |program: &str| launcher_note(&[program.to_owned(), "x".to_owned()]);
+    assert!(note("/usr/bin/npx").unwrap().contains("npm install -g"));
+    assert_eq!(note("server"), None);
+}

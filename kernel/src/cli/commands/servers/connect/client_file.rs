@@ -3,20 +3,32 @@
 use std::fs;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use mgp_clients::{Client, EntryPlace, is_secret, put, remove};
+use mgp_clients::{Client, ConnectedFile, DocumentForm, EntryPlace, UndoneFile, put, remove, undo};
 use mgp_store::atomic_file;
 use mgp_store::regular_file;
 use mgp_store::trouble::explained;
-use serde_json::{Map, Value};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::user_file;
 use crate::cli::client::CliContext;
+use crate::cli::commands::servers::import::DoubledServer;
+use crate::cli::commands::servers::secrets;
 use crate::cli::failure::Failure;
 
 /// Lines shown around what changes.
 const AROUND: usize = 2;
+
+/// What undoing needs to know; it lies beside the client's file while that is connected.
+#[derive(Serialize, Deserialize)]
+struct ConnectRecord {
+    /// The text that comes back where the client changes nothing; none where there was no file.
+    before: Option<String>,
+    /// The text as it was written last.
+    after: String,
+}
 
 /// The user's file of a client, as it is.
 pub(in crate::cli::commands) struct ClientFileEdit {
@@ -38,11 +50,7 @@ impl ClientFileEdit {
     pub(in crate::cli::commands) fn at(client: Client, path: PathBuf) -> Result<Self, Failure> {
         // A link leads to the file that is meant, which stays where it is.
         let path = fs::canonicalize(&path).unwrap_or(path);
-        let text = match regular_file::open(&path).and_then(io::read_to_string) {
-            Ok(text) => Some(text),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(error) => return Err(Failure::Other(format!("{}: {error}", path.display()))),
-        };
+        let text = read_if_there(&path)?;
         Ok(Self { client, path, text })
     }
 
@@ -65,54 +73,80 @@ impl ClientFileEdit {
     pub(super) fn with(
         &self,
         name: &str,
-        entry: Option<&Value>,
-        without: &[String],
+        entry: &Value,
+        without: &[DoubledServer],
     ) -> Result<String, Failure> {
-        edited(self.client, self.before(), name, entry, without)
-            .map_err(|why| Failure::Other(format!("{}: {why}", self.path.display())))
+        let failed = |why: String| Failure::Other(format!("{}: {why}", self.path.display()));
+        let mut text = edited(self.client, self.before(), name, entry).map_err(failed)?;
+        let document = self.document()?;
+        for taken in without {
+            let table = match &taken.project {
+                None => self.client.table_in(&document),
+                Some(folder) => ["projects", folder, self.client.table()]
+                    .map(str::to_owned)
+                    .into(),
+            };
+            let place = EntryPlace {
+                table: &table,
+                shape: self.client.shape(),
+                name: &taken.name,
+            };
+            text =
+                remove(self.client.form(), &text, place).map_err(|why| failed(why.to_string()))?;
+        }
+        Ok(text)
     }
 
-    /// What the file was before the entry came; `None` when there was none. A file that was changed since
-    /// only loses the entry.
-    pub(super) fn undone(&self, name: &str) -> Result<Option<String>, Failure> {
-        let without = self.with(name, None, &[])?;
-        let kept = match fs::read_to_string(self.kept()) {
-            Ok(kept) => kept,
-            Err(_) if self.holds_nothing(&without) => return Ok(None),
-            Err(_) => return Ok(Some(without)),
-        };
-        Ok(Some(match self.is_what_is_left_of(&without, &kept) {
-            true => kept,
-            false => without,
-        }))
+    /// What the file says.
+    pub(in crate::cli::commands) fn document(&self) -> Result<Value, Failure> {
+        let read = self.client.form().read(self.before());
+        read.map_err(|why| Failure::Other(format!("{}: {why}", self.path.display())))
     }
 
-    fn holds_nothing(&self, text: &str) -> bool {
-        let read = self.client.form().read(text);
-        let table = read.ok().and_then(|read| read.as_object().cloned());
-        let nothing = |value: &Value| value.as_object().is_some_and(Map::is_empty);
-        table.is_some_and(|table| table.values().all(nothing))
+    /// What undoing would make of the file.
+    pub(super) fn undone(&self, own: &str) -> Result<UndoneFile, Failure> {
+        let record = self.record()?;
+        let copy = self.copied()?;
+        // Without a record only the copy says what was there.
+        let before = match &record {
+            Some(record) => record.before.as_deref(),
+            None => copy.as_deref(),
+        };
+        let file = ConnectedFile {
+            client: self.client,
+            own,
+            before,
+            after: record.as_ref().map(|record| record.after.as_str()),
+            now: self.before(),
+        };
+        let undone = undo(&file);
+        let mut undone =
+            undone.map_err(|why| Failure::Other(format!("{}: {why}", self.path.display())))?;
+        // A file that is not there, and that nothing comes back to, does not come back.
+        if !self.exists() && undone.restored.is_empty() {
+            undone.text = None;
+        }
+        Ok(undone)
     }
 
-    /// Whether a text is another one with some of its servers taken out, and nothing else.
-    fn is_what_is_left_of(&self, text: &str, kept: &str) -> bool {
-        let (form, table) = (self.client.form(), self.client.table());
-        let (Ok(mut text), Ok(mut kept)) = (form.read(text), form.read(kept)) else {
-            return false;
+    /// Whether a text is the file as it was before this kernel wrote into it.
+    pub(super) fn is_as_before(&self, text: Option<&str>) -> Result<bool, Failure> {
+        Ok(text == self.copied()?.as_deref())
+    }
+
+    /// The copy of the file as it was.
+    fn copied(&self) -> Result<Option<String>, Failure> {
+        read_if_there(&self.kept())
+    }
+
+    fn record(&self) -> Result<Option<ConnectRecord>, Failure> {
+        let path = self.record_path();
+        let Some(text) = read_if_there(&path)? else {
+            return Ok(None);
         };
-        let taken = |document: &mut Value| {
-            let servers = document
-                .as_object_mut()
-                .and_then(|top| top.shift_remove(table));
-            servers.and_then(|servers| servers.as_object().cloned())
-        };
-        let (left, whole) = (taken(&mut text), taken(&mut kept));
-        let (left, whole) = (left.unwrap_or_default(), whole.unwrap_or_default());
-        let is_null = |document: &Value| document.as_object().is_none_or(Map::is_empty);
-        (text == kept || (is_null(&text) && is_null(&kept)))
-            && left
-                .iter()
-                .all(|(name, server)| whole.get(name) == Some(server))
+        let read = serde_json::from_str(&text);
+        read.map(Some)
+            .map_err(|error| Failure::Other(format!("{}: {error}", path.display())))
     }
 
     /// Writes it; answers where the file lies as it was.
@@ -121,6 +155,7 @@ impl ClientFileEdit {
         text: &str,
         private: bool,
     ) -> Result<Option<PathBuf>, Failure> {
+        self.judge_unchanged()?;
         let failed = |error: io::Error| Failure::Other(explained(&self.path, &error));
         let mode = fs::metadata(&self.path).map_or(0o600, |m| m.permissions().mode() & 0o777);
         let kept = match &self.text {
@@ -141,27 +176,120 @@ impl ClientFileEdit {
         Ok(kept)
     }
 
-    /// Writes what was there before.
-    pub(super) fn restore(&self, text: Option<&str>) -> Result<(), Failure> {
+    /// Writes it with this kernel's entry, and what undoing needs to know.
+    pub(super) fn connect(
+        &self,
+        own: &str,
+        text: &str,
+        private: bool,
+    ) -> Result<Option<PathBuf>, Failure> {
+        let record = self.record()?;
+        let is_connected = self.has(own)?;
+        let before = match &record {
+            Some(record) if self.text.as_deref() == Some(&record.after) => record.before.clone(),
+            // The client changed it since: what undoing would make of it is what comes back.
+            Some(_) => self.undone(own)?.text,
+            None if is_connected && self.kept().exists() => self.undone(own)?.text,
+            None => self.text.clone(),
+        };
+        let record = ConnectRecord {
+            before,
+            after: text.to_owned(),
+        };
+        let bytes = serde_json::to_vec(&record).expect("texts are JSON");
+        let failed = |error: io::Error| Failure::Other(explained(&self.record_path(), &error));
+        if let Some(folder) = self.path.parent() {
+            fs::create_dir_all(folder).map_err(failed)?;
+        }
+        // First: a file that is written without it could not be undone.
+        atomic_file::write_with_mode(&self.record_path(), &bytes, 0o600).map_err(failed)?;
+        self.write(text, private)
+    }
+
+    /// Whether there is an entry of this name.
+    fn has(&self, name: &str) -> Result<bool, Failure> {
+        let document = self.document()?;
+        let table = self.client.table_in(&document);
+        let table = table
+            .iter()
+            .try_fold(&document, |value, key| value.get(key));
+        let entries = table.map(Client::entries).unwrap_or_default();
+        Ok(entries.iter().any(|(own, _)| *own == name))
+    }
+
+    /// Writes what undoing makes of it. The copy stays until all that was taken out is back; answers where it is,
+    /// where it stays.
+    pub(super) fn restore(&self, undone: &UndoneFile) -> Result<Option<PathBuf>, Failure> {
+        self.judge_unchanged()?;
         let failed = |error: io::Error| Failure::Other(explained(&self.path, &error));
-        match text {
+        match &undone.text {
             Some(text) => {
                 let mode =
                     fs::metadata(&self.path).map_or(0o600, |m| m.permissions().mode() & 0o777);
                 atomic_file::write_with_mode(&self.path, text.as_bytes(), mode).map_err(failed)?;
             }
-            None => fs::remove_file(&self.path).map_err(failed)?,
+            None if self.exists() => fs::remove_file(&self.path).map_err(failed)?,
+            None => {}
         }
-        match fs::remove_file(self.kept()) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed(error)),
-            Ok(()) | Err(_) => Ok(()),
+        let exact = self.is_as_before(undone.text.as_deref())?;
+        let complete = undone.blocked.is_empty() && !self.loses_remarks(undone)?;
+        let gone = undone.text.is_none();
+        match exact || (complete && !gone) {
+            true => {
+                remove_if_there(&self.kept())?;
+                remove_if_there(&self.record_path())?;
+                Ok(None)
+            }
+            false if self.kept().exists() => Ok(Some(self.kept())),
+            false => {
+                remove_if_there(&self.record_path())?;
+                Ok(None)
+            }
+        }
+    }
+
+    /// Whether entries came back without the remarks that they may have had.
+    fn loses_remarks(&self, undone: &UndoneFile) -> Result<bool, Failure> {
+        let text = undone.text.as_deref();
+        if undone.restored.is_empty() || self.is_as_before(text)? {
+            return Ok(false);
+        }
+        let remarks = |text: &str| -> usize {
+            let marks = match self.client.form() {
+                DocumentForm::Json => &["//", "/*"][..],
+                DocumentForm::Toml | DocumentForm::Yaml => &["#"],
+            };
+            // An address has slashes, too.
+            let text = text.replace("://", "");
+            marks.iter().map(|mark| text.matches(mark).count()).sum()
+        };
+        let copied = self.copied()?.unwrap_or_default();
+        Ok(remarks(&copied) > remarks(text.unwrap_or_default()))
+    }
+
+    /// The client may write while a person reads what is shown.
+    fn judge_unchanged(&self) -> Result<(), Failure> {
+        match read_if_there(&self.path)? == self.text {
+            true => Ok(()),
+            false => Err(Failure::Other(format!(
+                "{} was changed meanwhile, and was not written; type the command again",
+                self.path.display()
+            ))),
         }
     }
 
     /// Beside it, where its user finds it.
     fn kept(&self) -> PathBuf {
+        self.beside(".before-mgp")
+    }
+
+    fn record_path(&self) -> PathBuf {
+        self.beside(".mgp-undo")
+    }
+
+    fn beside(&self, ending: &str) -> PathBuf {
         let mut name = self.path.file_name().unwrap_or_default().to_owned();
-        name.push(".before-mgp");
+        name.push(ending);
         self.path.with_file_name(name)
     }
 
@@ -171,7 +299,7 @@ impl ClientFileEdit {
         let entries = table[name].as_object().into_iter().flatten();
         let mut text = String::new();
         for (entry, value) in entries {
-            text = edited(self.client, &text, entry, Some(value), &[]).map_err(Failure::Other)?;
+            text = edited(self.client, &text, entry, value).map_err(Failure::Other)?;
         }
         Ok(text.trim_end().to_owned())
     }
@@ -191,7 +319,10 @@ impl ClientFileEdit {
             .count();
         let mut lines = vec![format!("{}:", self.path.display())];
         let mut add = |mark: &str, part: &[&str]| {
-            lines.extend(part.iter().map(|line| format!("{mark} {}", masked(line))));
+            lines.extend(
+                part.iter()
+                    .map(|line| format!("{mark} {}", secrets::masked(line))),
+            );
         };
         add(" ", &old[head.saturating_sub(AROUND)..head]);
         add("-", &rest[..rest.len() - tail]);
@@ -202,67 +333,141 @@ impl ClientFileEdit {
     }
 }
 
-fn edited(
-    client: Client,
-    text: &str,
-    name: &str,
-    entry: Option<&Value>,
-    without: &[String],
-) -> Result<String, String> {
-    let (form, table) = (client.form(), client.table());
-    let mut text = text.to_owned();
-    for name in without {
-        let place = EntryPlace { table, name };
-        text = remove(form, &text, place).map_err(|why| why.to_string())?;
-    }
-    let place = EntryPlace { table, name };
-    let edited = match entry {
-        Some(entry) => put(form, &text, place, entry),
-        None => remove(form, &text, place),
+fn edited(client: Client, text: &str, name: &str, entry: &Value) -> Result<String, String> {
+    let form = client.form();
+    let document = form.read(text).map_err(|why| why.to_string())?;
+    let table = client.table_in(&document);
+    let place = EntryPlace {
+        table: &table,
+        shape: client.shape(),
+        name,
     };
-    edited.map_err(|why| why.to_string())
+    put(form, text, place, entry).map_err(|why| why.to_string())
 }
 
-/// A line without what looks like a secret: a screen may be shared.
-fn masked(line: &str) -> String {
-    let parts: Vec<&str> = line.split('"').collect();
-    let mut shown = parts.clone();
-    for at in (1..parts.len()).step_by(2) {
-        let before = parts[at - 1].trim();
-        let name = match before.strip_suffix('=').map(str::trim) {
-            Some(name) => name.rsplit([' ', ',', '{']).next().unwrap_or_default(),
-            None if before == ":" && at >= 2 => parts[at - 2],
-            None => "",
-        };
-        if is_secret(name, parts[at]) {
-            shown[at] = "…";
-        }
+fn read_if_there(path: &Path) -> Result<Option<String>, Failure> {
+    match regular_file::open(path).and_then(io::read_to_string) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(Failure::Other(format!("{}: {error}", path.display()))),
     }
-    shown.join("\"")
+}
+
+fn remove_if_there(path: &Path) -> Result<(), Failure> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(Failure::Other(explained(path, &error)))
+        }
+        Ok(()) | Err(_) => Ok(()),
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
-    #[test]
-    fn secrets_are_not_shown() {
-        for (line, shown) in [
-            (
-                r#"  "env": { "API_KEY": "hush", "LEVEL": "5" }"#,
-                r#"  "env": { "API_KEY": "…", "LEVEL": "5" }"#,
-            ),
-            (
-                r#"env = { A_TOKEN = "hush" }"#,
-                r#"env = { A_TOKEN = "…" }"#,
-            ),
-            (
-                r#"  "args": ["ghp_0123456789abcdefghij"]"#,
-                r#"  "args": ["…"]"#,
-            ),
-            (r#"  "command": "mgp""#, r#"  "command": "mgp""#),
-        ] {
-            assert_eq!(masked(line), shown);
+    const BEFORE: &str =
+        "{\"mcpServers\": {\"fs\": {\"command\": \"files\"}, \"db\": {\"command\": \"db\"}}}\n";
+
+    struct CursorFile {
+        _folder: tempfile::TempDir,
+        path: PathBuf,
+    }
+
+    impl CursorFile {
+        fn new(text: &str) -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("mcp.json");
+            fs::write(&path, text).unwrap();
+            Self {
+                _folder: folder,
+                path,
+            }
         }
+
+        fn open(&self) -> ClientFileEdit {
+            ClientFileEdit::at(Client::Cursor, self.path.clone()).unwrap()
+        }
+
+        fn text(&self) -> String {
+            fs::read_to_string(&self.path).unwrap()
+        }
+
+        fn connect(&self, taken: &[&str]) {
+            let file = self.open();
+            let taken: Vec<_> = taken.iter().map(|name| doubled(name)).collect();
+            let entry = json!({"command": "/bin/mgp", "args": ["stdio"]});
+            let text = file.with("mgp", &entry, &taken).unwrap();
+            file.connect("mgp", &text, false).unwrap();
+        }
+
+        fn undo(&self) -> Option<PathBuf> {
+            let file = self.open();
+            file.restore(&file.undone("mgp").unwrap()).unwrap()
+        }
+    }
+
+    fn doubled(name: &str) -> DoubledServer {
+        DoubledServer {
+            project: None,
+            name: name.to_owned(),
+            id: name.to_owned(),
+            file: PathBuf::new(),
+            tools: mgp_clients::ToolLimits::default(),
+            left_out: Vec::new(),
+            only_off_there: false,
+        }
+    }
+
+    /// Each time more was taken out, and the client wrote in between.
+    #[test]
+    fn what_was_taken_out_at_several_times_comes_back() {
+        let file = CursorFile::new(BEFORE);
+        file.connect(&["fs"]);
+        file.connect(&["db"]);
+        assert_eq!(file.undo(), None);
+        assert_eq!(file.text(), BEFORE);
+
+        file.connect(&["fs"]);
+        let written = file
+            .text()
+            .replace("\"db\": {", "\"new\": {\"command\": \"n\"}, \"db\": {");
+        fs::write(&file.path, written).unwrap();
+        file.connect(&["db", "new"]);
+        assert!(!file.text().contains("\"n\""), "{}", file.text());
+        file.undo();
+        let read = file.open().document().unwrap();
+        let names: Vec<_> = Client::entries(&read["mcpServers"])
+            .iter()
+            .map(|(n, _)| *n)
+            .collect();
+        let names: std::collections::BTreeSet<_> = names.into_iter().collect();
+        assert_eq!(names, std::collections::BTreeSet::from(["db", "fs", "new"]));
+    }
+
+    /// A file that the client writes while a person reads what is shown is not written over.
+    #[test]
+    fn a_file_that_changed_meanwhile_is_left_alone() {
+        let file = CursorFile::new(BEFORE);
+        let edit = file.open();
+        fs::write(&file.path, "{\"theme\": 1}").unwrap();
+        assert!(edit.connect("mgp", "{}", false).is_err());
+        assert!(edit.restore(&edit.undone("mgp").unwrap()).is_err());
+        assert_eq!(file.text(), "{\"theme\": 1}");
+    }
+
+    /// Remarks that stood in what was taken out are only in the copy.
+    #[test]
+    fn the_copy_stays_while_it_has_more() {
+        let remark = BEFORE.replace("\"files\"", "\"files\" /* mine */");
+        let file = CursorFile::new(&remark);
+        file.connect(&["fs"]);
+        let written = file.text().replace("/bin/mgp\"", "/bin/mgp\", \"x\": 1");
+        fs::write(&file.path, written).unwrap();
+        let copy = file.undo().unwrap();
+        assert_eq!(fs::read_to_string(copy).unwrap(), remark);
+        assert!(file.text().contains("files") && !file.text().contains("mgp"));
     }
 }

@@ -2,60 +2,73 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, BufRead, IsTerminal, Write};
+use std::path::PathBuf;
 
-use mgp_clients::{FoundInput, FoundServer};
+use mgp_clients::{ClientFileRead, FoundInput, InputAnswer};
 
 use super::sources::Sources;
 use crate::cli::failure::Failure;
 use crate::cli::unseen::UnseenInput;
 use crate::cli::words::one_line;
 
-/// InputAnswers, by the id of the input.
+/// By the file that asks, and the id of the input there: one id may mean two things in two files.
 #[derive(Default)]
 pub(super) struct InputAnswers {
-    pub(super) given: BTreeMap<String, String>,
+    pub(super) given: BTreeMap<PathBuf, BTreeMap<String, InputAnswer>>,
 }
 
 impl InputAnswers {
     /// Asks for what servers need; `unattended` takes the defaults there are.
     pub(super) fn ask(sources: &Sources, unattended: bool) -> Result<Self, Failure> {
-        let servers = sources.files.iter().flat_map(|file| &file.servers);
-        let needed: BTreeSet<&str> = servers.flat_map(FoundServer::inputs).collect();
+        let unattended = unattended || !io::stdin().is_terminal();
         let mut answers = Self::default();
-        for input in &sources.inputs {
-            if !needed.contains(input.id.as_str()) || answers.given.contains_key(&input.id) {
-                continue;
-            }
-            let answer = match unattended || !io::stdin().is_terminal() {
-                true => input.default.clone(),
-                false => ask(input)?,
-            };
-            if let Some(answer) = answer {
-                answers.given.insert(input.id.clone(), answer);
+        for file in &sources.files {
+            let asked = sources.inputs.get(&file.path);
+            for (id, servers) in needed(file) {
+                let known = asked.into_iter().flatten().find(|input| input.id == id);
+                // One that the file does not describe may be a secret.
+                let unknown = FoundInput {
+                    id: id.to_owned(),
+                    description: String::new(),
+                    secret: true,
+                    default: None,
+                    options: Vec::new(),
+                };
+                let input = known.unwrap_or(&unknown);
+                let answer = match unattended {
+                    true => input.default.clone(),
+                    false => ask(input, &servers)?,
+                };
+                if let Some(text) = answer {
+                    let secret = input.secret;
+                    let given = answers.given.entry(file.path.clone()).or_default();
+                    given.insert(id.to_owned(), InputAnswer { text, secret });
+                }
             }
         }
         Ok(answers)
     }
 }
 
+/// The inputs that servers of a file need, each with the names of those servers.
+fn needed(file: &ClientFileRead) -> BTreeMap<&str, BTreeSet<&str>> {
+    let mut needed: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for server in &file.servers {
+        for id in server.inputs() {
+            needed.entry(id).or_default().insert(&server.name);
+        }
+    }
+    needed
+}
+
 /// `None` leaves out the servers that need it.
-fn ask(input: &FoundInput) -> Result<Option<String>, Failure> {
-    let what = match input.description.is_empty() {
-        true => &input.id,
-        false => &input.description,
-    };
-    let mut question = one_line(what, 80);
-    if !input.options.is_empty() {
-        question += &format!(" ({})", one_line(&input.options.join(", "), 80));
-    }
-    if let Some(default) = input.default.as_ref().filter(|_| !input.secret) {
-        question += &format!(" [{}]", one_line(default, 40));
-    }
+fn ask(input: &FoundInput, servers: &BTreeSet<&str>) -> Result<Option<String>, Failure> {
     let typed = match input.secret {
-        true => UnseenInput::open()?.ask(&format!("{question} (it is not shown): "))?,
+        true => UnseenInput::open()?
+            .ask(&format!("{} (it is not shown): ", question(input, servers)))?,
         false => {
             let mut terminal = io::stderr().lock();
-            write!(terminal, "{question}: ")?;
+            write!(terminal, "{}: ", question(input, servers))?;
             terminal.flush()?;
             let mut line = String::new();
             io::stdin().lock().read_line(&mut line)?;
@@ -66,4 +79,45 @@ fn ask(input: &FoundInput) -> Result<Option<String>, Failure> {
         true => input.default.clone(),
         false => Some(typed),
     })
+}
+
+fn question(input: &FoundInput, servers: &BTreeSet<&str>) -> String {
+    let what = match input.description.is_empty() {
+        true => &input.id,
+        false => &input.description,
+    };
+    let names: Vec<&str> = servers.iter().copied().collect();
+    let mut question = format!(
+        "{}: {}",
+        one_line(&names.join(", "), 60),
+        one_line(what, 80)
+    );
+    if !input.options.is_empty() {
+        question += &format!(" ({})", one_line(&input.options.join(", "), 80));
+    }
+    if let Some(default) = input.default.as_ref().filter(|_| !input.secret) {
+        question += &format!(" [{}]", one_line(default, 40));
+    }
+    question
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_names_the_servers_that_need_the_answer() {
+        let input = FoundInput {
+            id: "region".to_owned(),
+            description: "Region".to_owned(),
+            secret: false,
+            default: Some("eu".to_owned()),
+            options: vec!["eu".to_owned(), "us".to_owned()],
+        };
+        let servers = BTreeSet::from(["weather", "maps"]);
+        assert_eq!(
+            question(&input, &servers),
+            "maps, weather: Region (eu, us) [eu]"
+        );
+    }
 }

@@ -1,11 +1,12 @@
 //! The files that are read.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use mgp_clients::{
-    Client, ClientFile, ClientFileRead, DocumentForm, FoundInput, Platform, Reader, UserFolders,
-    files, read,
+    Client, ClientFile, ClientFileRead, DocumentForm, FoundInput, Platform, ProjectStarts, Reader,
+    UserFolders, files, read,
 };
 use mgp_store::regular_file;
 
@@ -24,8 +25,8 @@ pub(super) struct Sources {
     pub(super) unread: Vec<(PathBuf, String)>,
     /// Files of this folder's project, which are not read unless they are named.
     pub(super) of_project: Vec<PathBuf>,
-    /// What the clients ask for.
-    pub(super) inputs: Vec<FoundInput>,
+    /// What the clients ask for, by the file.
+    pub(super) inputs: BTreeMap<PathBuf, Vec<FoundInput>>,
 }
 
 impl Sources {
@@ -63,7 +64,10 @@ impl Sources {
                         path.display()
                     )));
                 }
-                sources.take(&path, client, project_of(&path, client));
+                // A file of the user is of no project, wherever the home is.
+                let is_users = known.is_some_and(|file| file.reader == Reader::User);
+                let project = project_of(&path, client).filter(|_| !is_users);
+                sources.take(&path, client, project);
                 continue;
             }
             let clients = Client::parse(word);
@@ -109,25 +113,30 @@ impl Sources {
             Ok(document) => document,
             Err(why) => return self.unread.push((path.to_owned(), why)),
         };
+        let starts = match client {
+            Some(_) => ProjectStarts::All,
+            None => ProjectStarts::Relative,
+        };
         let found = read(&document, client);
         let broken = found.broken.into_iter();
         self.broken
             .extend(broken.map(|(name, why)| (path.to_owned(), name, why)));
-        self.inputs.extend(found.inputs);
+        let inputs = self.inputs.entry(path.to_owned()).or_default();
+        inputs.extend(found.inputs);
         self.files.push(ClientFileRead {
             client,
             path: path.to_owned(),
             project,
+            starts,
             servers: found.servers,
         });
     }
 }
 
-/// The folder of the project a file is of.
+/// The folder of the project a file is of; that of a file which is nobody's in particular is its own.
 fn project_of(path: &Path, client: Option<Client>) -> Option<PathBuf> {
-    let inside = client?.project_file(path)?;
-    let above = path.ancestors().nth(Path::new(inside).components().count());
-    above.map(Path::to_owned)
+    let desktop = client == Some(Client::ClaudeDesktop);
+    Client::project_of(path).filter(|_| !desktop)
 }
 
 /// Where clients keep their files.

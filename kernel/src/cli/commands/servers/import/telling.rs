@@ -1,14 +1,15 @@
 //! What was found, and what would be added, in words and in JSON. No secret is in either.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
-use mgp_clients::{Client, Plan, PlannedReach, ServerOrigin};
+use mgp_clients::{Client, Plan, PlannedReach, PlannedServer, ServerOrigin};
 use serde_json::{Value, json};
 
-use super::super::secrets::in_command;
+use super::super::secrets::{in_command, masked};
 use super::sources::Sources;
 use super::{EntriesToWrite, list};
-use crate::cli::words::plain;
+use crate::cli::words::{counted, plain};
 
 /// The whole of it, before the question.
 pub(super) fn in_words(sources: &Sources, plan: &Plan, writing: &EntriesToWrite) -> String {
@@ -42,7 +43,7 @@ pub(super) fn in_words(sources: &Sources, plan: &Plan, writing: &EntriesToWrite)
         ]);
         lines.extend(writing.added().lines().map(|line| match line.is_empty() {
             true => String::new(),
-            false => format!("+ {line}"),
+            false => format!("+ {}", masked(line)),
         }));
         lines.push(String::new());
     }
@@ -71,6 +72,18 @@ fn notes(writing: &EntriesToWrite) -> Vec<String> {
                 others.join(" and ")
             ));
         }
+        for id in &planned.open_answers {
+            notes.push(format!(
+                "{}: the answer to `{id}` is a secret and stands on its command line: every user of this machine can read it while it runs",
+                planned.id
+            ));
+        }
+        notes.extend(tool_notes(planned));
+        if planned.disabled
+            && let Some(by) = planned.disabled_by
+        {
+            notes.push(format!("{}: `{by}` switches it off there", planned.id));
+        }
         if planned.disabled {
             notes.push(format!(
                 "{}: switched off there, and stays so: `mgp servers start {}`",
@@ -89,6 +102,30 @@ fn notes(writing: &EntriesToWrite) -> Vec<String> {
                 planned.id, left.key, left.why
             ));
         }
+    }
+    notes
+}
+
+/// The limits of tools that become rules here.
+fn tool_notes(planned: &PlannedServer) -> Vec<String> {
+    let tools = &planned.tools;
+    let keys: Vec<_> = tools.keys.iter().map(|key| format!("`{key}`")).collect();
+    let keys = keys.join(", ");
+    let names = |names: &BTreeSet<String>| names.iter().cloned().collect::<Vec<_>>().join(", ");
+    let mut notes = Vec::new();
+    if !tools.hidden.is_empty() {
+        notes.push(format!(
+            "{}: hidden from all agents: {} ({keys})",
+            planned.id,
+            names(&tools.hidden)
+        ));
+    }
+    if let Some(only) = &tools.only {
+        let listed = match only.is_empty() {
+            true => "none of its tools".to_owned(),
+            false => format!("only {}", names(only)),
+        };
+        notes.push(format!("{}: offers {listed} ({keys})", planned.id));
     }
     notes
 }
@@ -122,13 +159,6 @@ fn shown(path: &Path) -> String {
     path.display().to_string()
 }
 
-pub(super) fn counted(many: usize, what: &str) -> String {
-    match many {
-        1 => format!("1 {what}"),
-        many => format!("{many} {what}s"),
-    }
-}
-
 /// The same for programs.
 pub(super) fn to_json(
     sources: &Sources,
@@ -147,6 +177,8 @@ pub(super) fn to_json(
             "origins": list(&server.planned.origins, origin),
             "disabled": server.planned.disabled,
             "kept": server.given.kept().collect::<Vec<_>>(),
+            "hidden_tools": server.planned.tools.hidden,
+            "only_tools": server.planned.tools.only,
             "not_taken_over": list(&server.planned.left_out, |left| json!({"key": left.key, "why": left.why})),
         })
     });

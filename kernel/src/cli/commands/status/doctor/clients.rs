@@ -31,8 +31,11 @@ pub(super) fn look(patient: &Patient<'_>) -> Vec<DoctorFinding> {
             found.push(DoctorFinding::warning(AREA, told));
             continue;
         };
-        let entries = document.get(client.table()).and_then(Value::as_object);
-        for (name, entry) in entries.into_iter().flatten() {
+        let table = client.table_in(&document);
+        let table = table
+            .iter()
+            .try_fold(&document, |value, key| value.get(key));
+        for (name, entry) in table.map(Client::entries).unwrap_or_default() {
             match judge(name, entry, &exe, door) {
                 None => {}
                 Some(Ok(())) => good += 1,

@@ -1,0 +1,185 @@
+//! What undoing leaves of a file, and what it brings back.
+
+use super::*;
+use crate::edit::TableForm;
+
+const BEFORE: &str = r#"{
+  // mine
+  "mcpServers": {
+    "fs": { "command": "npx", "args": ["files"] },
+    "db": { "command": "db", "disabledTools": ["drop"] }
+  },
+  "theme": "dark"
+}
+"#;
+
+fn place<'p>(table: &'p [String], name: &'p str) -> EntryPlace<'p> {
+    EntryPlace {
+        table,
+        shape: crate::edit::TableForm::Map,
+        name,
+    }
+}
+
+fn connected() -> String {
+    let table = ["mcpServers".to_owned()];
+    let mut text = BEFORE.to_owned();
+    for name in ["fs", "db"] {
+        text = remove(DocumentForm::Json, &text, place(&table, name)).unwrap();
+    }
+    let own = serde_json::json!({"command": "/bin/mgp", "args": ["stdio"]});
+    put(DocumentForm::Json, &text, place(&table, "mgp"), &own).unwrap()
+}
+
+fn undone(before: Option<&str>, after: Option<&str>, now: &str) -> UndoneFile {
+    undo(&ConnectedFile {
+        client: Client::Cursor,
+        own: "mgp",
+        before,
+        after,
+        now,
+    })
+    .unwrap()
+}
+
+fn servers(undone: &UndoneFile) -> Value {
+    let text = undone.text.as_deref().unwrap();
+    DocumentForm::Json.read(text).unwrap()["mcpServers"].clone()
+}
+
+#[test]
+fn an_unchanged_file_comes_back_byte_for_byte() {
+    let after = connected();
+    let undone = undone(Some(BEFORE), Some(&after), &after);
+    assert_eq!(undone.text.as_deref(), Some(BEFORE));
+    assert_eq!(undone.restored, ["db", "fs"]);
+    assert_eq!(self::undone(None, Some(&after), &after).text, None);
+}
+
+/// The client wrote its file anew: its own change stays, what was taken out comes back.
+#[test]
+fn what_the_client_changed_stays_and_what_was_taken_out_comes_back() {
+    let after = connected();
+    let now = r#"{"mcpServers":{"mgp":{"command":"/bin/mgp","args":["stdio"],"disabled":false},"new":{"command":"n"}},"theme":"light"}"#;
+    for after in [Some(after.as_str()), None] {
+        let undone = undone(Some(BEFORE), after, now);
+        let servers = servers(&undone);
+        let names: BTreeSet<_> = servers
+            .as_object()
+            .unwrap()
+            .keys()
+            .map(String::as_str)
+            .collect();
+        assert_eq!(names, BTreeSet::from(["db", "fs", "new"]), "{after:?}");
+        assert_eq!(servers["db"]["disabledTools"][0], "drop");
+        assert!(undone.text.unwrap().contains("\"light\""));
+        assert_eq!(undone.restored, ["db", "fs"]);
+    }
+}
+
+/// What the client removed itself, of what stayed in its file, does not come back.
+#[test]
+fn what_the_client_removed_stays_removed() {
+    let table = ["mcpServers".to_owned()];
+    let own = serde_json::json!({"command": "/bin/mgp", "args": ["stdio"]});
+    let after = put(DocumentForm::Json, BEFORE, place(&table, "mgp"), &own).unwrap();
+    let now = remove(DocumentForm::Json, &after, place(&table, "db")).unwrap();
+    let undone = undone(Some(BEFORE), Some(&after), &now);
+    let servers = servers(&undone);
+    assert_eq!(
+        servers,
+        serde_json::json!({"fs": {"command": "npx", "args": ["files"]}})
+    );
+    assert!(undone.restored.is_empty() && undone.text.unwrap().contains("// mine"));
+}
+
+#[test]
+fn an_entry_whose_name_was_given_away_is_reported() {
+    let after = connected();
+    let now = after
+        .replace("\"mgp\"", "\"fs\"")
+        .replace("/bin/mgp", "other");
+    let undone = undone(Some(BEFORE), Some(&after), &now);
+    assert_eq!(undone.blocked, ["fs"]);
+    assert_eq!(undone.restored, ["db"]);
+    assert_eq!(servers(&undone)["fs"]["command"], "other");
+}
+
+/// An entry `mgp` of the user's own comes back, and one that is another server's by now stays.
+#[test]
+fn an_entry_that_was_replaced_comes_back() {
+    let before = r#"{"mcpServers": {"mgp": {"command": "mine"}}}"#;
+    let table = ["mcpServers".to_owned()];
+    let own = serde_json::json!({"command": "/bin/mgp", "args": ["stdio"]});
+    let after = put(DocumentForm::Json, before, place(&table, "mgp"), &own).unwrap();
+    let now = after.replace("{\"mcpServers\"", "{\"a\": 1, \"mcpServers\"");
+    let back = undone(Some(before), Some(&after), &now);
+    assert_eq!(servers(&back)["mgp"]["command"], "mine");
+    let now = after.replace("/bin/mgp", "another");
+    let back = undone(Some("{}"), Some(&after), &now);
+    assert_eq!(servers(&back)["mgp"]["command"], "another");
+}
+
+#[test]
+fn a_file_that_came_with_the_entry_goes_unless_the_client_wrote_more() {
+    let table = ["mcpServers".to_owned()];
+    let own = serde_json::json!({"command": "/bin/mgp", "args": ["stdio"]});
+    let after = put(DocumentForm::Json, "", place(&table, "mgp"), &own).unwrap();
+    let now = after.replace("\"mcpServers\"", "\"theme\": \"x\",\n  \"mcpServers\"");
+    let undone = undone(None, Some(&after), &now);
+    let document = DocumentForm::Json.read(undone.text.as_deref().unwrap());
+    assert_eq!(document, Ok(serde_json::json!({"theme": "x"})));
+    let compact = format!("{after}\n\n");
+    assert_eq!(self::undone(None, Some(&after), &compact).text, None);
+}
+
+#[test]
+fn entries_of_lists_and_of_projects_come_back() {
+    let before = "name: mine\nmcpServers:\n  - name: fs\n    command: npx\n    args: [files]\n  - name: db # two\n    command: db\nrules: []\n";
+    let table = ["mcpServers".to_owned()];
+    let place = |name| EntryPlace {
+        table: &table,
+        shape: TableForm::List,
+        name,
+    };
+    let own = serde_json::json!({"name": "mgp", "command": "/bin/mgp"});
+    let mut after = put(DocumentForm::Yaml, before, place("mgp"), &own).unwrap();
+    for name in ["fs", "db"] {
+        after = remove(DocumentForm::Yaml, &after, place(name)).unwrap();
+    }
+    let now = format!("{after}models: []\n");
+    let file = ConnectedFile {
+        client: Client::Continue,
+        own: "mgp",
+        before: Some(before),
+        after: Some(&after),
+        now: &now,
+    };
+    let text = undo(&file).unwrap().text.unwrap();
+    let read = DocumentForm::Yaml.read(&text).unwrap();
+    let names: Vec<_> = Client::entries(&read["mcpServers"])
+        .iter()
+        .map(|(n, _)| *n)
+        .collect();
+    assert_eq!(names, ["db", "fs"], "{text}");
+    assert!(
+        text.contains("models: []") && text.contains("rules: []"),
+        "{text}"
+    );
+
+    let before = r#"{"projects": {"/w": {"mcpServers": {"a": {"command": "a"}}, "h": 1}}}"#;
+    let after = r#"{"projects": {"/w": {"mcpServers": {}, "h": 1}}, "mcpServers": {"mgp": {"command": "m"}}}"#;
+    let now = r#"{"projects": {"/w": {"mcpServers": {}, "h": 2}}, "mcpServers": {"mgp": {"command": "m"}}}"#;
+    let file = ConnectedFile {
+        client: Client::ClaudeCode,
+        own: "mgp",
+        before: Some(before),
+        after: Some(after),
+        now,
+    };
+    let text = undo(&file).unwrap().text.unwrap();
+    let read = DocumentForm::Json.read(&text).unwrap();
+    let want =
+        serde_json::json!({"projects": {"/w": {"mcpServers": {"a": {"command": "a"}}, "h": 2}}});
+    assert_eq!(read, want);
+}

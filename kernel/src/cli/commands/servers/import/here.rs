@@ -1,0 +1,365 @@
+//! The servers that are here, compared with those that clients have: the same are those whose command, variables,
+//! address, headers and folder are the same.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use mgp_clients::{PlannedReach, PlannedValue, ToolLimits, UrlPiece};
+use mgp_engine::env::{SECRET, resolve_secret};
+use mgp_store::secrets::{Namespace, SecretStore};
+use secrecy::ExposeSecret;
+use toml::{Table, Value};
+
+use super::super::secrets;
+use crate::cli::client::CliContext;
+
+/// What values refer to, as far as it can be had here.
+pub(super) struct HereValues {
+    store: Option<SecretStore>,
+}
+
+impl HereValues {
+    pub(super) fn new(context: &CliContext) -> Self {
+        Self {
+            store: context.secret_store().ok(),
+        }
+    }
+
+    fn resolve(&self, text: &str, folder: &Path) -> Option<String> {
+        let read = |path: &str| {
+            let read = std::fs::read_to_string(folder.join(path));
+            read.map_err(|error| error.to_string())
+        };
+        let secret = |name: &str| {
+            let store = self.store.as_ref().ok_or_else(String::new)?;
+            let kept = store.get(Namespace::Named, name);
+            let kept = kept.map_err(|error| error.to_string())?;
+            let kept = kept.ok_or_else(String::new)?;
+            Ok(kept.expose_secret().to_owned())
+        };
+        let variable = |name: &str| std::env::var(name).ok();
+        resolve_secret(text, "", variable, read, secret).ok()
+    }
+}
+
+/// A server as the configuration has it.
+pub(super) struct ServerHere {
+    pub(super) id: String,
+    pub(super) file: PathBuf,
+    pub(super) autostart: bool,
+    /// The program and its arguments; none of a server at a URL.
+    words: Vec<String>,
+    env: BTreeMap<String, String>,
+    cwd: Option<String>,
+    url: Option<String>,
+    headers: BTreeMap<String, String>,
+    tools: ToolLimits,
+}
+
+impl ServerHere {
+    /// The entries of a file; none of what is not TOML.
+    pub(super) fn read_all(text: &str, file: &Path) -> Vec<Self> {
+        let table: Table = text.parse().unwrap_or_default();
+        let servers = table.get("servers").and_then(Value::as_array);
+        let servers = servers.into_iter().flatten().filter_map(Value::as_table);
+        servers
+            .filter_map(|entry| Self::read(entry, file))
+            .collect()
+    }
+
+    fn read(entry: &Table, file: &Path) -> Option<Self> {
+        let text = |key: &str| Some(entry.get(key)?.as_str()?.to_owned());
+        let list = |key: &str| -> Option<Vec<String>> {
+            let items = entry.get(key)?.as_array()?.iter();
+            Some(items.filter_map(Value::as_str).map(str::to_owned).collect())
+        };
+        let map = |key: &str| -> BTreeMap<String, String> {
+            let table = entry.get(key).and_then(Value::as_table);
+            let pairs = table.into_iter().flatten();
+            pairs
+                .filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())))
+                .collect()
+        };
+        let rules = entry.get("tools").and_then(Value::as_table);
+        let rules = rules.into_iter().flatten();
+        let is_hidden = |rule: &Value| rule.get("hidden").and_then(Value::as_bool) == Some(true);
+        let hidden = rules.filter(|(_, rule)| is_hidden(rule));
+        let mut words: Vec<_> = text("command").into_iter().collect();
+        words.extend(list("args").unwrap_or_default());
+        Some(Self {
+            id: text("id")?,
+            file: file.to_owned(),
+            autostart: entry.get("autostart").and_then(Value::as_bool) != Some(false),
+            words,
+            env: map("env"),
+            cwd: text("cwd"),
+            url: text("url"),
+            headers: map("headers"),
+            tools: ToolLimits {
+                only: list("only_tools").map(|names| names.into_iter().collect()),
+                hidden: hidden.map(|(name, _)| name.clone()).collect(),
+                ..ToolLimits::default()
+            },
+        })
+    }
+
+    /// What a client keeps back and this entry does not.
+    pub(super) fn tools_missing(&self, theirs: &ToolLimits) -> ToolLimits {
+        let mut both = self.tools.clone();
+        both.narrow(theirs);
+        let hidden = theirs.hidden.difference(&self.tools.hidden);
+        ToolLimits {
+            hidden: hidden.cloned().collect(),
+            only: both
+                .only
+                .filter(|only| Some(only) != self.tools.only.as_ref()),
+            keys: theirs.keys.clone(),
+        }
+    }
+
+    /// Whether this is the server that is reached so.
+    pub(super) fn is_reached_by(&self, reach: &PlannedReach, values: &HereValues) -> bool {
+        let folder = self.file.parent().unwrap_or(Path::new("/"));
+        match reach {
+            PlannedReach::Command {
+                words,
+                env,
+                env_file,
+                cwd,
+            } => {
+                let mut own = self.words.clone();
+                if let Some(program) = own.first_mut().filter(|program| program.contains('/')) {
+                    *program = folder.join(&program).to_string_lossy().into_owned();
+                }
+                let own_cwd = self.cwd.as_ref().map(|cwd| folder.join(cwd));
+                let Some(env) = with_file(env, env_file.as_deref()) else {
+                    return false;
+                };
+                self.url.is_none()
+                    && !own.is_empty()
+                    && own == *words
+                    && own_cwd == cwd.as_ref().map(PathBuf::from)
+                    && are_same(&self.env, &env, values, folder)
+            }
+            PlannedReach::Url { url, headers } => {
+                let pieces = url.iter().map(|piece| match piece {
+                    UrlPiece::Written(text) => text.clone(),
+                    UrlPiece::Secret { value, .. } => value.replace('$', "$$"),
+                });
+                let planned = PlannedValue::Written(pieces.collect());
+                let own = self.url.as_deref();
+                own.is_some_and(|own| is_same("url", own, &planned, values, folder))
+                    && are_same(&self.headers, headers, values, folder)
+            }
+        }
+    }
+}
+
+/// The variables of an entry with those of its file, as they are written down when it is added.
+fn with_file(
+    env: &[(String, PlannedValue)],
+    file: Option<&str>,
+) -> Option<Vec<(String, PlannedValue)>> {
+    let mut all = env.to_vec();
+    let Some(file) = file else {
+        return Some(all);
+    };
+    let more = secrets::variables(Path::new(file), Path::new("/")).ok()?;
+    for (name, value) in more {
+        if env.iter().any(|(own, _)| *own == name) {
+            continue;
+        }
+        let value = match value {
+            Some(value) => PlannedValue::Secret(value),
+            None => PlannedValue::Written(format!("${{{name}}}")),
+        };
+        all.push((name, value));
+    }
+    Some(all)
+}
+
+fn are_same(
+    own: &BTreeMap<String, String>,
+    planned: &[(String, PlannedValue)],
+    values: &HereValues,
+    folder: &Path,
+) -> bool {
+    own.len() == planned.len()
+        && planned.iter().all(|(name, planned)| {
+            let own = own.get(name);
+            own.is_some_and(|own| is_same(name, own, planned, values, folder))
+        })
+}
+
+/// A value that cannot be had here is another one: of two servers none is lost. But for what `mgp export` writes in
+/// the place of a secret, a variable that is still to be set.
+fn is_same(
+    name: &str,
+    own: &str,
+    planned: &PlannedValue,
+    values: &HereValues,
+    folder: &Path,
+) -> bool {
+    let had = || values.resolve(own, folder);
+    match planned {
+        PlannedValue::Written(text) if text == own => true,
+        PlannedValue::Written(text) => match values.resolve(text, folder) {
+            Some(wanted) => had() == Some(wanted),
+            None => is_exported(name, own, text),
+        },
+        PlannedValue::Secret(value) => had().as_ref() == Some(value),
+    }
+}
+
+/// Whether a text is the variable that stands for a secret in what was exported.
+fn is_exported(name: &str, own: &str, text: &str) -> bool {
+    let secret = own
+        .strip_prefix(SECRET)
+        .map(|secret| secret.rsplit('/').next());
+    let called = match secret {
+        Some(last) => last.unwrap_or(name),
+        None if own.starts_with("file:") => name,
+        None => return false,
+    };
+    let plain = |c: char| match c.is_ascii_alphanumeric() {
+        true => c.to_ascii_uppercase(),
+        false => '_',
+    };
+    let called: String = called.chars().map(plain).collect();
+    text == format!("${{{called}}}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: &str = r#"
+[[servers]]
+id = "a"
+command = "npx"
+args = ["memory"]
+only_tools = ["read", "write"]
+[servers.env]
+ACCOUNT = "one"
+PRICE = "$$5"
+[servers.tools.drop]
+hidden = true
+
+[[servers]]
+id = "b"
+url = "https://h/mcp?api_key=k$$1"
+[servers.headers]
+X-Team = "1"
+
+[[servers]]
+id = "c"
+command = "./x"
+cwd = "sub"
+autostart = false
+"#;
+
+    fn command(words: &[&str], env: &[(&str, PlannedValue)], cwd: Option<&str>) -> PlannedReach {
+        let env = env
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), value.clone()));
+        PlannedReach::Command {
+            words: words.iter().map(|word| (*word).to_owned()).collect(),
+            env: env.collect(),
+            env_file: None,
+            cwd: cwd.map(str::to_owned),
+        }
+    }
+
+    fn written(text: &str) -> PlannedValue {
+        PlannedValue::Written(text.to_owned())
+    }
+
+    fn found(reach: &PlannedReach) -> Option<String> {
+        let values = HereValues { store: None };
+        let all = ServerHere::read_all(FILE, Path::new("/etc/mgp/x.toml"));
+        let mut same = all
+            .into_iter()
+            .filter(|here| here.is_reached_by(reach, &values));
+        same.next().map(|here| here.id)
+    }
+
+    #[test]
+    fn a_server_is_here_when_all_that_reaches_it_is_the_same() {
+        let env = [("ACCOUNT", written("one")), ("PRICE", written("$$5"))];
+        let a = command(&["npx", "memory"], &env, None);
+        assert_eq!(found(&a).as_deref(), Some("a"));
+        let secret = PlannedValue::Secret("one".to_owned());
+        let env = [("ACCOUNT", secret), ("PRICE", written("$$5"))];
+        assert!(found(&command(&["npx", "memory"], &env, None)).is_some());
+        let c = command(&["/etc/mgp/./x"], &[], Some("/etc/mgp/sub"));
+        assert_eq!(found(&c).as_deref(), Some("c"));
+        let url = |key: &str, team: &str| PlannedReach::Url {
+            url: vec![
+                UrlPiece::Written("https://h/mcp?api_key=".to_owned()),
+                UrlPiece::Secret {
+                    name: "url.api_key".to_owned(),
+                    value: key.to_owned(),
+                },
+            ],
+            headers: vec![("X-Team".to_owned(), written(team))],
+        };
+        assert_eq!(found(&url("k$1", "1")).as_deref(), Some("b"));
+        for other in [url("k2", "1"), url("k$1", "2")] {
+            assert_eq!(found(&other), None);
+        }
+    }
+
+    #[test]
+    fn a_server_that_differs_in_anything_is_another_one() {
+        let same = [("ACCOUNT", written("one")), ("PRICE", written("$$5"))];
+        let account = [("ACCOUNT", written("two")), ("PRICE", written("$$5"))];
+        let unset = [
+            ("ACCOUNT", written("${NOBODY_HAS_THIS}")),
+            ("PRICE", written("$$5")),
+        ];
+        for other in [
+            command(&["npx", "memory"], &account, None),
+            command(&["npx", "memory"], &unset, None),
+            command(&["npx", "memory"], &same[..1], None),
+            command(&["npx", "memory"], &same, Some("/home/me/proj")),
+            command(&["npx", "memory", "-v"], &same, None),
+            command(&["/etc/mgp/x"], &[], None),
+        ] {
+            assert_eq!(found(&other), None, "{other:?}");
+        }
+    }
+
+    /// The variable is set nowhere: the entry is the one that was exported.
+    #[test]
+    fn what_was_exported_is_known_again() {
+        for (name, own, text, same) in [
+            ("TOKEN", "secret:gh/GITHUB_TOKEN", "${GITHUB_TOKEN}", true),
+            ("A_KEY", "file:/run/key", "${A_KEY}", true),
+            ("TOKEN", "secret:gh/GITHUB_TOKEN", "${OTHER_TOKEN}", false),
+            ("TOKEN", "abc", "${TOKEN}", false),
+        ] {
+            assert_eq!(is_exported(name, own, text), same, "{own} {text}");
+        }
+    }
+
+    #[test]
+    fn what_a_client_keeps_back_is_compared_with_what_the_entry_does() {
+        let all = ServerHere::read_all(FILE, Path::new("/etc/mgp/x.toml"));
+        let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        let theirs = ToolLimits {
+            only: Some(set(&["read", "drop"])),
+            hidden: set(&["drop", "move"]),
+            ..ToolLimits::default()
+        };
+        let missing = all[0].tools_missing(&theirs);
+        assert_eq!(
+            (missing.hidden, missing.only),
+            (set(&["move"]), Some(set(&["read"])))
+        );
+        let same = ToolLimits {
+            hidden: set(&["drop"]),
+            ..ToolLimits::default()
+        };
+        assert!(all[0].tools_missing(&same).is_none());
+    }
+}
