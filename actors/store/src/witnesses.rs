@@ -149,6 +149,9 @@ struct WitnessFile {
     behind: BTreeSet<usize>,
 }
 
+/// Which writing of which slot.
+type SlotWriting = (usize, u64);
+
 /// The records of one file; None where there is none, or it is empty.
 fn read_slots(path: &Path) -> io::Result<Option<Vec<Option<WitnessRecord>>>> {
     let file = match regular_file::open(path) {
@@ -367,9 +370,8 @@ impl WitnessFiles {
         Ok(())
     }
 
-    /// The file with this number, if it has records that are not synced, and those of them that the other lacks: which
-    /// writing of which slot.
-    fn take_dirty(&mut self, number: usize) -> Option<(Arc<File>, Vec<(usize, u64)>)> {
+    /// The file with this number, if it has records that are not synced, and those of them that the other lacks.
+    fn take_dirty(&mut self, number: usize) -> Option<(Arc<File>, Vec<SlotWriting>)> {
         let files = self.files.as_mut()?;
         if !std::mem::take(&mut files[number].dirty) {
             return None;
@@ -381,7 +383,7 @@ impl WitnessFiles {
 
     /// Writes records to this file that are synced in the other one. One that was written anew since then is not: of
     /// its last two writings one has to be on disk.
-    fn catch_up(&mut self, number: usize, synced: &[(usize, u64)]) -> io::Result<()> {
+    fn catch_up(&mut self, number: usize, synced: &[SlotWriting]) -> io::Result<()> {
         let Some(files) = &mut self.files else {
             return Ok(());
         };
