@@ -97,7 +97,7 @@ export function ranked(servers) {
   return [...servers].sort((a, b) => (rank[a.state] ?? 0) - (rank[b.state] ?? 0) || a.id.localeCompare(b.id));
 }
 
-const rate = (value) => value < 0 ? '–' : value && value < 10 ? value.toFixed(1) : String(Math.round(value));
+const rate = (value) => value < 0 ? '–' : !value ? '0' : value < 0.05 ? '<0.1' : value < 10 ? value.toFixed(1) : String(Math.round(value));
 const latency = (ms) => ms === null ? '–' : ms === Infinity ? '> 60 s' : ms < 1000 ? `${ms} ms` : span(ms);
 
 /** The columns of `mgp top`. */
