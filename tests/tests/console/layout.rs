@@ -20,7 +20,8 @@ const ROWS: &str = "const list = document.querySelector('.v-list.tall');
 /// Agents whose column is not in sight.
 const HIDDEN: &str = "const end = document.querySelector('.matrix').getBoundingClientRect().right;
     const cells = [...document.querySelectorAll('.matrix-head .cell')];
-    return { all: cells.length, hidden: cells.filter((cell) => cell.getBoundingClientRect().right > end).length };";
+    return { all: cells.length, hidden: [...document.querySelectorAll('.matrix .cell')]
+      .filter((cell) => cell.getBoundingClientRect().right > end).length };";
 
 /// Rows are whole, columns have headers and are all in sight, causes come first, and a telephone shows agent and tool.
 #[tokio::test]
