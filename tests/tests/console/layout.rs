@@ -59,7 +59,7 @@ async fn busy(long: &TempDir) -> Kernel {
     servers += "max_restarts = 0\n";
     servers += &scene::fixture("walled", &["--bare", "--tools", "3"]);
     servers += &format!(
-        "[servers.mgp]\ntrust_level = \"sandboxed\"\n[servers.sandbox]\nread = [\"{}\"]\n",
+        "cwd = \"{}\"\n[servers.mgp]\ntrust_level = \"sandboxed\"\n",
         long.path().display()
     );
     let kernel = scene::kernel(&servers).await;
