@@ -165,7 +165,7 @@ function keys() {
 
 function help() {
   const rows = [...PAGES.map((page) => [`g ${page.key}`, page.title]),
-    ['/', 'search this page'], ['↓ ↑', 'move in a list'], ['y n', 'on Waiting: yes or no'], ['t', 'light or dark'], ['?', 'this list']];
+    ['/', 'search this page'], ['↓ ↑', 'move in a list'], ['y n', 'on Waiting: approve or deny'], ['t', 'light or dark'], ['?', 'this list']];
   dialog('Keys', h('table', {}, rows.map(([key, what]) => h('tr', {}, h('td', {}, h('kbd', {}, key)), h('td', {}, what)))),
     [{ text: 'Close', says: () => true }]);
 }

@@ -106,21 +106,29 @@ const unkeyed = (node) => (node.hears && !node.dataset.key) || [...node.children
 /** A word with a colour of its own, which is said in words, too. */
 export const pill = (kind, text, title) => h('span', { class: `pill ${kind}`, title }, text);
 
+// Height of the column titles, and what stays free below a tall list, in pixels; rows that are shown at least.
+const HEAD = 30;
+const FOOT = 24;
+const LEAST = 5;
+
 /**
- * A long list of which only the rows in sight exist. Rows are of one height, in pixels.
+ * A long list of which only the rows in sight exist. Rows are of one height, in pixels. `head` is a row of column titles.
+ * A list of class `tall` ends above the foot of the window, after a whole row.
  * `calm` says that rows hold nothing that hears: one that is the same stays.
  * `row(index)` makes one; `count()` says how many there are; arrow keys move between rows.
  */
-export function virtual({ label, height, count, row, more, calm }) {
+export function virtual({ label, height, count, row, head, more, calm }) {
   const sizer = h('div', { class: 'v-sizer', role: 'presentation' });
-  const el = h('div', { class: 'v-list', tabindex: '0', role: 'list', 'aria-label': label }, sizer);
+  const el = h('div', { class: 'v-list', tabindex: '0', role: 'list', 'aria-label': label }, head && h('div', { class: `${head[0]} v-head`, 'aria-hidden': 'true' }, head.slice(1).map((word) => h('span', {}, word))), sizer);
   let first = -1;
   let last = -1;
   const draw = (force) => {
     const total = count();
     sizer.style.height = `${total * height}px`;
     // As high as its rows, as far as the style lets it.
-    el.style.height = `${Math.max(total, 1) * height + 2}px`;
+    const top = head ? HEAD : 0;
+    const room = el.classList.contains('tall') ? Math.floor((innerHeight - el.getBoundingClientRect().top - scrollY - top - 2 - FOOT) / height) : total;
+    el.style.height = `${Math.max(Math.min(total, Math.max(room, LEAST)), 1) * height + top + 2}px`;
     const from = Math.max(0, Math.floor(el.scrollTop / height) - 6);
     const to = Math.min(total, Math.ceil((el.scrollTop + (el.clientHeight || 600)) / height) + 6);
     if (!force && from === first && to === last) return;
@@ -155,11 +163,14 @@ export function virtual({ label, height, count, row, more, calm }) {
     const now = Number(document.activeElement?.closest('[data-index]')?.dataset.index ?? -1);
     const next = Math.min(Math.max(now + step, 0), count() - 1);
     if (next * height < el.scrollTop) el.scrollTop = next * height;
-    if ((next + 1) * height > el.scrollTop + el.clientHeight) el.scrollTop = (next + 1) * height - el.clientHeight;
+    const high = el.clientHeight - (head ? HEAD : 0);
+    if ((next + 1) * height > el.scrollTop + high) el.scrollTop = (next + 1) * height - high;
     draw(true);
     focusRow(next);
   });
   new ResizeObserver(() => draw(true)).observe(el);
+  const resized = () => { if (el.isConnected) draw(true); else if (first >= 0) removeEventListener('resize', resized); };
+  addEventListener('resize', resized);
   return Object.assign(el, { again: () => draw(true), top: () => { el.scrollTop = 0; draw(true); } });
 }
 

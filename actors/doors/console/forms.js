@@ -147,8 +147,9 @@ export async function question(params, from) {
   if (params.mode === 'url') {
     const at = h('p', {}, 'It wants you to open a page of ', h('b', {}, host(params.url)), ': ', h('code', {}, visible(params.url)));
     const answer = await dialog(title, [message, at], [
+      { text: 'Cancel', says: () => 'cancel' },
       { text: 'Decline', says: () => 'decline' },
-      { text: 'Open it', kind: 'main', says: () => {
+      { text: 'Accept and open', kind: 'main', says: () => {
         if (/^https?:\/\//i.test(params.url)) window.open(params.url, '_blank', 'noopener,noreferrer');
         return 'accept';
       } },
@@ -158,8 +159,9 @@ export async function question(params, from) {
   const asked = form(params.requestedSchema ?? {});
   const wrong = h('p', { class: 'note bad', role: 'alert', hidden: true });
   const answer = await dialog(title, [message, asked.el, wrong], [
+    { text: 'Cancel', says: () => ({ action: 'cancel' }) },
     { text: 'Decline', says: () => ({ action: 'decline' }) },
-    { text: 'Answer', kind: 'main', says: () => {
+    { text: 'Accept', kind: 'main', says: () => {
       try {
         return { action: 'accept', content: asked.read() };
       } catch (error) {

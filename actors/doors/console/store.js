@@ -15,6 +15,7 @@ export class Store {
     this.pending = { pending: [], logins: {} };
     this.joining = [];
     this.recent = [];
+    this.looks = [];
     this.feed = [];
     this.underWay = 0;
     this.tools = null;
@@ -43,6 +44,7 @@ export class Store {
     await kernel.ask('mgp/events/subscribe', { channels: ['tool.*', 'security.*', 'system.*'] });
     await kernel.ask('resources/subscribe', { uri: PENDING }).catch(() => {});
     this.tools = null;
+    this.looks = [];
     await Promise.all([this.readStatus(), this.readPending(), this.readNodes()]);
     this.changed('all');
   }
@@ -147,6 +149,27 @@ export class Store {
     };
   }
 
+  /** Reads what the kernel counted of each server, as `mgp top` does. */
+  async readMetrics() {
+    const { text } = await this.kernel.ask('mgp/kernel/metrics');
+    const at = Date.now();
+    this.looks.push({ at, calls: counts(text) });
+    while (this.looks.length > 2 && this.looks[0].at < at - MINUTE) this.looks.shift();
+    this.changed('servers');
+  }
+
+  /** Calls and errors a second and latency of one server within the last minute; null where two readings are missing. */
+  rates(id) {
+    if (this.looks.length < 2) return null;
+    const [before, now] = [this.looks[0], this.looks.at(-1)];
+    const [was, is] = [before.calls.get(id) ?? NONE, now.calls.get(id) ?? NONE];
+    const seconds = (now.at - before.at) / 1000;
+    const bounds = [...is.within.keys()].sort((a, b) => a - b).map((bound) => [bound, is.within.get(bound) - (was.within.get(bound) ?? 0)]);
+    const total = bounds.at(-1)?.[1] ?? 0;
+    const part = (share) => total > 0 ? bounds.find(([, count]) => count >= total * share)[0] * 1000 : null;
+    return { calls: (is.ended - was.ended) / seconds, errors: (is.errors - was.errors) / seconds, half: part(0.5), most: part(0.99) };
+  }
+
   /** Every tool with its definition, by server: read when first asked for, and after the lists changed. */
   async allTools() {
     this.tools ??= (async () => {
@@ -168,4 +191,23 @@ export class Store {
       throw error;
     }
   }
+}
+
+const NONE = { ended: 0, errors: 0, within: new Map() };
+
+/** Calls, errors and latency of each server out of the Prometheus text. */
+function counts(text) {
+  const calls = new Map();
+  for (const [, name, server, labels, value] of text.matchAll(/^mgp_(calls_total|call_duration_seconds_bucket)\{server="([^"\\]*)",(.*)\} ([\d.]+)$/gm)) {
+    if (!calls.has(server)) calls.set(server, { ended: 0, errors: 0, within: new Map() });
+    const of = calls.get(server);
+    if (name === 'calls_total') {
+      of.ended += Number(value);
+      if (!labels.endsWith('outcome="success"')) of.errors += Number(value);
+    } else {
+      const bound = Number(labels.split('le="').at(-1).slice(0, -1).replace('+Inf', 'Infinity'));
+      of.within.set(bound, (of.within.get(bound) ?? 0) + Number(value));
+    }
+  }
+  return calls;
 }

@@ -215,7 +215,9 @@ impl Load {
 }
 
 async fn tried(server: &ServerHandle) -> Result<(), String> {
-    let link = server.connection(&Exchange::new(ReplyPath::Nowhere)).await;
+    let link = server
+        .connection(None, &Exchange::new(ReplyPath::Nowhere))
+        .await;
     let link = link.map_err(|refusal| refusal.to_string())?;
     let params = r#"{"name":"time","arguments":{}}"#;
     let asked = link.ask("tools/call", Some(params)).await;
@@ -525,7 +527,7 @@ pub(crate) fn pid(status: &Status) -> i32 {
 /// Calls a tool of a server; gives the result as text.
 pub(crate) async fn call(server: &ServerHandle, tool: &str, arguments: &str) -> String {
     let link = server
-        .connection(&Exchange::new(ReplyPath::Nowhere))
+        .connection(None, &Exchange::new(ReplyPath::Nowhere))
         .await
         .unwrap();
     let params = format!(r#"{{"name":"{tool}","arguments":{arguments}}}"#);

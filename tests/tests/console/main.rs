@@ -3,6 +3,7 @@
 
 mod attacks;
 mod browser;
+mod layout;
 mod looks;
 mod nodes;
 mod scene;

@@ -76,6 +76,12 @@ async fn an_operator_looks_after_a_kernel_in_a_browser() {
             "document.activeElement.matches('.card')",
         )
         .await;
+    browser
+        .until(
+            "the card is approved or denied",
+            "/Approve[^]*Deny/.test(document.querySelector('.card').innerText) && !/Yes|No /.test(document.querySelector('.card').innerText)",
+        )
+        .await;
     browser.keys("y").await;
     browser.shows("Nothing waits for you.").await;
     kernel.connected(&["needy"]).await;
@@ -143,7 +149,11 @@ async fn asked_in_the_middle(browser: &Browser) {
     browser.press("Call it").await;
     browser.shows("Who are you?").await;
     browser.js("document.querySelectorAll('dialog input').forEach((one) => { one.value = 'me@example.org'; })").await;
-    browser.press("Answer").await;
+    let buttons = browser
+        .js("return [...document.querySelectorAll('dialog[open] .end button')].map((one) => one.innerText)")
+        .await;
+    assert_eq!(buttons, json!(["Cancel", "Decline", "Accept"]));
+    browser.press("Accept").await;
     browser.shows("action=accept").await;
 }
 

@@ -57,7 +57,7 @@ pub(crate) async fn arrived<T>(
     let arrivals = claimants.iter();
     let arrivals = arrivals.map(|one| {
         let handle = &one.handle;
-        handle.connection(&request.caller, &request.exchange)
+        handle.connection(Some(&request.caller), &request.exchange)
     });
     let mut arrivals: FuturesUnordered<_> = arrivals.collect();
     while let Some(arrival) = arrivals.next().await {

@@ -18,10 +18,16 @@ export default function access({ main, kernel, store, on, rest }) {
   const search = h('input', { type: 'search', placeholder: 'Filter servers and tools', 'aria-label': 'Filter servers and tools' });
   const whose = h('select', { 'aria-label': 'Agents shown' });
   const header = h('div', { class: 'matrix-row matrix-head', 'aria-hidden': 'true' });
-  const panel = h('aside', { class: 'detail', 'aria-label': 'Why' }, h('p', { class: 'dim' }, 'Choose a cell: it says why, and what a change would do.'));
+  const panel = h('aside', { class: 'detail', 'aria-label': 'Why' });
+  const legend = h('p', { class: 'dim legend' }, h('span', { class: 'good' }, '✓ allow'), ', ', h('span', { class: 'bad' }, '✕ deny'), ': what the agent may do. A border: an entry for this cell; without one, a wider rule decides. Choose a cell to see the rule and to change it.');
   const list = virtual({ label: 'Servers and tools, with what each agent may', height: 42, count: () => rows.length, row });
   list.classList.add('tall');
-  main.append(h('div', { class: 'row' }, h('h1', {}, 'Access'), search, whose), h('div', { class: 'split wide-left' }, h('div', { class: 'matrix' }, header, list), panel));
+  const matrix = h('div', { class: 'matrix' }, header, list);
+  main.append(h('div', { class: 'row' }, h('h1', {}, 'Access'), search, whose), legend, h('div', { class: 'split' }, matrix, panel));
+
+  // As wide as its head: the columns of both scroll together.
+  const align = () => { list.style.minWidth = ''; list.style.minWidth = `${header.scrollWidth}px`; };
+  new ResizeObserver(align).observe(matrix);
 
   const shownAgents = () => whose.value ? [whose.value] : agents;
   const cellKey = (agent, server, tool) => `${agent}\n${server}\n${tool ?? ''}`;
@@ -77,8 +83,7 @@ export default function access({ main, kernel, store, on, rest }) {
       }
     }
     fill(header, h('div', { class: 'matrix-name dim' }, 'server'), shownAgents().map((agent) => h('div', { class: 'cell', title: agent }, agent.replace(/^agent\./, ''))));
-    // As wide as its head: the columns of both scroll together.
-    list.style.minWidth = `${header.scrollWidth}px`;
+    align();
     list.again();
   }
 

@@ -23,7 +23,7 @@ export default function activity({ main, kernel, store, on, rest, signal }) {
   let reading = false;
   let arrived = 0;
   let turn = 0;
-  const list = virtual({ label: 'Records, newest first', height: 40, count: () => rows.length, row, more: () => { if (cursor && !reading && rows.length < MOST) next(); } });
+  const list = virtual({ label: 'Records, newest first', height: 40, head: ['record-row', 'Time', 'Result', 'Event', 'Agent, server and tool'], count: () => rows.length, row, more: () => { if (cursor && !reading && rows.length < MOST) next(); } });
   list.classList.add('tall');
   const search = h('form', { class: 'row filters', onsubmit: (event) => { event.preventDefault(); begin(); } }, fields, result,
     h('label', { class: 'check' }, 'since ', since), h('label', { class: 'check' }, 'until ', until), h('button', { type: 'submit', class: 'main' }, 'Find'), fresh);

@@ -21,15 +21,17 @@ export default function agents({ main, kernel, store, on, signal }) {
     fill(listed, h('div', { class: 'cards' }, ids.map((id) => {
       const agent = registered.get(id);
       const its = clients.filter((client) => client.agent === id);
-      const cost = h('p', { class: 'dim' }, costs.get(id) ?? h('button', { class: 'small', 'data-key': `cost ${id}`, onclick: (event) => doing(async () => { costs.set(id, await sees(kernel, store, id)); fill(cost, costs.get(id)); }, event.target) }, 'What it sees, and what that costs'));
+      const cost = h('p', { class: 'dim', role: 'status' }, costs.get(id));
+      const look = h('button', { 'data-key': `cost ${id}`, onclick: (event) => doing(async () => { costs.set(id, await sees(kernel, store, id)); fill(cost, costs.get(id)); event.target.closest('details').open = false; }, event.target) }, 'Count its tools');
       return h('article', { class: 'card' },
         h('header', { class: 'row' }, h('b', {}, id), its.length ? pill('good', `${its.length} connected`) : pill('', 'away'),
           agent?.expired && pill('bad', 'token expired')),
         agent && h('p', { class: 'dim' }, `token made ${when(agent.token_made_at)}`, agent.expires_at && `, good until ${when(agent.expires_at)}`),
         !agent && h('p', { class: 'dim' }, 'It has no token of its own.'),
         cost,
-        h('div', { class: 'row' }, h('a', { class: 'button', href: '#/access' }, 'Access'), h('a', { class: 'button', href: `#/activity/agent/${encodeURIComponent(id)}` }, 'Activity'),
-          agent && h('button', { onclick: (event) => rotate(kernel, id, event.target) }, 'New token…'), agent && h('button', { class: 'bad', onclick: (event) => remove(kernel, id, event.target) }, 'Remove…')));
+        h('div', { class: 'row' }, h('a', { class: 'button', href: '#/access' }, 'Access'), h('details', { class: 'menu', name: 'agent' }, h('summary', { class: 'button', 'aria-label': `More for ${id}` }, 'More'), h('div', {},
+          h('a', { class: 'button', href: `#/activity/agent/${encodeURIComponent(id)}` }, 'Activity'), look,
+          agent && h('button', { onclick: (event) => rotate(kernel, id, event.target) }, 'New token…'), agent && h('button', { class: 'bad', onclick: (event) => remove(kernel, id, event.target) }, 'Remove…')))));
     })));
     fill(here, clients.length === 0 ? h('p', { class: 'empty' }, 'Nobody but you.') : h('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': 'Connected clients' }, h('table', {},
       h('thead', {}, h('tr', {}, ['Agent', 'Client', 'Speaks', 'Door', 'Since', 'Calls', 'Silent for', 'Tool cache'].map((word) => h('th', { scope: 'col' }, word)))),

@@ -82,7 +82,8 @@ export const since = (server) => span(server.since_ms + Date.now() - server.at);
 
 export function why(server) {
   const next = server.next_try_ms === null || server.next_try_ms === undefined ? null : server.next_try_ms - (Date.now() - server.at);
-  const parts = [server.said ?? server.reason];
+  // The cause comes first: what is behind it may be cut off.
+  const parts = [String(server.said ?? server.reason ?? '').replace(/^(restart_limit_exceeded: .*?); last: ([^]*)$/, '$2 · $1')];
   if (server.state === 'connected' && !server.rolling) parts[0] = server.login ? server.login.why : '';
   if (next !== null && next > 0) parts.push(`next try in ${span(next)}`);
   if (server.restarts) parts.push(`${server.restarts} restart${server.restarts > 1 ? 's' : ''}`);
@@ -96,16 +97,24 @@ export function ranked(servers) {
   return [...servers].sort((a, b) => (rank[a.state] ?? 0) - (rank[b.state] ?? 0) || a.id.localeCompare(b.id));
 }
 
+const rate = (value) => value < 0 ? '–' : !value ? '0' : value < 0.05 ? '<0.1' : value < 10 ? value.toFixed(1) : String(Math.round(value));
+const latency = (ms) => ms === null ? '–' : ms === Infinity ? '> 60 s' : ms < 1000 ? `${ms} ms` : span(ms);
+
+/** The columns of `mgp top`. */
+const RATES = [['Calls/s', ({ calls }) => rate(calls)], ['Errors/s', ({ errors }) => rate(errors)], ['p50', ({ half }) => latency(half)], ['p99', ({ most }) => latency(most)]];
+
 export function serverList(store, chosen = () => true) {
   let rows = [];
   const list = virtual({
-    label: 'Servers', height: 52, calm: true,
+    label: 'Servers', height: 52, calm: true, head: ['server-row', 'State', 'Server', 'Tools', ...RATES.map(([title]) => title), 'Memory', 'Since', 'Why'],
     count: () => rows.length,
     row: (at) => {
       const server = rows[at];
+      const rates = store.rates(server.id);
       return h('div', { class: 'server-row' }, state(server),
         h('a', { href: `#/servers/${encodeURIComponent(server.id)}` }, server.id),
-        h('span', { class: 'dim nums' }, `${server.tools} tools`),
+        h('span', { class: 'dim nums' }, server.tools),
+        RATES.map(([title, read]) => h('span', { class: 'dim nums rate', 'data-title': title }, rates ? read(rates) : '–')),
         h('span', { class: 'dim nums' }, server.uses ? bytes(server.uses.memory_bytes) : ''),
         h('span', { class: 'dim nums' }, since(server)),
         h('span', { class: 'why dim', title: why(server) }, why(server)));

@@ -19,7 +19,7 @@ export function pins({ kernel, store, on, signal }, body, id) {
   let rows = [];
   let at;
   const list = virtual({
-    label: `Pinned tools of ${id}, changed ones first`, height: 46,
+    label: `Pinned tools of ${id}, changed ones first`, height: 46, head: ['pin-row', 'State', 'Tool', 'Hash'],
     count: () => rows.length,
     row: (index) => {
       const one = rows[index];

@@ -7,13 +7,17 @@ import { tryTool } from './try.js';
 
 export default function servers(page) {
   if (page.rest.length) return one(page);
-  const { main, store, on } = page;
+  const { main, store, on, signal } = page;
   const search = h('input', { type: 'search', placeholder: 'Filter by name or state', 'aria-label': 'Filter servers by name or state' });
   const list = serverList(store, (server) => `${server.id} ${server.state}`.includes(search.value.trim().toLowerCase()));
   list.classList.add('tall');
   search.addEventListener('input', () => { list.again(); list.top(); });
   main.append(h('div', { class: 'row' }, h('h1', {}, 'Servers'), search), list);
   on('servers', list.again);
+  const read = () => store.readMetrics().catch(() => {});
+  read();
+  const beat = setInterval(read, 2000);
+  signal.addEventListener('abort', () => clearInterval(beat));
 }
 
 function one(page) {
@@ -86,7 +90,7 @@ async function tools({ store, kernel, on, signal }, body, id, chosen) {
   let rows = [];
   let at = chosen;
   const list = virtual({
-    label: `Tools of ${id}`, height: 46,
+    label: `Tools of ${id}`, height: 46, head: ['tool-row', 'Tool', 'Description'],
     count: () => rows.length,
     row: (index) => {
       const tool = rows[index];

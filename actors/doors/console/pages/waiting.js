@@ -1,4 +1,4 @@
-// Waiting: what waits for a person, with one key for yes and one for no.
+// Waiting: what waits for a person, with one key to approve and one to deny.
 
 import { h, fill, doing, say, pill, when, visible } from '../dom.js';
 import { change } from './pins.js';
@@ -67,11 +67,11 @@ function card(entry, decide, kernel, store) {
   const el = h('article', { class: 'card', tabindex: '0', 'data-key': entry.id, 'aria-label': entry.text });
   const answers = entry.options !== undefined && entry.options !== null;
   const buttons = answers ? answer(entry, kernel, store) : [
-    h('button', { class: 'yes main', onclick: (event) => decide(entry, true, el, event.target) }, 'Yes ', h('kbd', {}, 'y')),
-    h('button', { class: 'no bad', onclick: (event) => decide(entry, false, el, event.target) }, 'No ', h('kbd', {}, 'n')),
+    h('button', { class: 'yes main', onclick: (event) => decide(entry, true, el, event.target) }, 'Approve ', h('kbd', {}, 'y')),
+    h('button', { class: 'no bad', onclick: (event) => decide(entry, false, el, event.target) }, 'Deny ', h('kbd', {}, 'n')),
     entry.subject === 'permissions' && h('button', { onclick: (event) => decide(entry, false, el, event.target, true) }, 'Not now'),
-    entry.subject === 'confirmation' && h('span', { class: 'dim' }, 'A yes is for this call alone.'),
-    entry.subject === 'permissions' && h('select', { class: 'during', 'aria-label': 'For how long a yes holds' }, LENGTHS.map(([words, ms]) => h('option', { value: ms ?? '' }, words)))];
+    entry.subject === 'confirmation' && h('span', { class: 'dim' }, 'An approval is for this call alone.'),
+    entry.subject === 'permissions' && h('select', { class: 'during', 'aria-label': 'For how long the approval holds' }, LENGTHS.map(([words, ms]) => h('option', { value: ms ?? '' }, words)))];
   fill(el,
     h('header', { class: 'row' }, pill('warn', WORDS[entry.subject] ?? entry.subject), h('span', { class: 'dim' }, [entry.server, entry.agent].filter(Boolean).join(' · ')),
       h('span', { class: 'dim end grow' }, `since ${when(entry.since)}`, entry.until && `, until ${when(entry.until)}`)),
@@ -98,10 +98,10 @@ function answer(entry, kernel, store) {
   const refuse = h('button', { class: 'no bad', onclick: (event) => doing(async () => {
     await kernel.ask('mgp/approvals/deny', { id: entry.id });
     await store.readPending();
-  }, event.target) }, 'No answer ', h('kbd', {}, 'n'));
+  }, event.target) }, 'Decline ', h('kbd', {}, 'n'));
   if (entry.options.length) return [entry.options.map((option, at) => h('button', { class: at === 0 ? 'yes' : '', onclick: (event) => give(option, event.target) }, visible(option))), refuse];
   const field = h('input', { type: 'text', 'aria-label': 'Your answer' });
-  return [field, h('button', { class: 'main yes', onclick: (event) => give(field.value, event.target) }, 'Answer'), refuse];
+  return [field, h('button', { class: 'main yes', onclick: (event) => give(field.value, event.target) }, 'Accept'), refuse];
 }
 
 /** A node that wants to join. */

@@ -39,7 +39,7 @@ impl ServerHandle {
     /// where too many wait; [`Refusal::Cancelled`].
     pub async fn connection(
         &self,
-        caller: &Caller,
+        caller: Option<&Caller>,
         exchange: &Exchange,
     ) -> Result<Arc<Link>, Refusal> {
         if let Some(link) = self.link.get() {
@@ -128,9 +128,9 @@ impl ServerHandle {
         LIST_PATIENCE.saturating_sub(moment().since(since))
     }
 
-    fn waiter(&self, caller: &Caller) -> Result<CallPlace<'_>, Refusal> {
+    fn waiter(&self, caller: Option<&Caller>) -> Result<CallPlace<'_>, Refusal> {
         let places = self.status.borrow().places;
-        self.waiters.take(places, Some(caller)).map_err(|no| {
+        self.waiters.take(places, caller).map_err(|no| {
             let id = &self.id;
             let list = format!("list of {places} calls that wait for server {id}");
             Refusal::Overloaded {

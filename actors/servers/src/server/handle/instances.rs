@@ -212,7 +212,7 @@ impl ServerHandle {
         caller: &Caller,
         exchange: &Exchange,
     ) -> Result<Arc<Link>, Refusal> {
-        let link = self.connection(caller, exchange).await?;
+        let link = self.connection(Some(caller), exchange).await?;
         match self.parts(caller) {
             true => {
                 let owner = self.owner_of(caller)?;
@@ -240,7 +240,7 @@ impl ServerHandle {
             }
         };
         one.touch();
-        let connected = one.connection(caller, exchange).await;
+        let connected = one.connection(Some(caller), exchange).await;
         match (connected, one.own_login()) {
             (Err(refusal), Some(login)) if login.parked().is_some() => {
                 Err(self.sign_in_first(&login, caller, refusal).await)
