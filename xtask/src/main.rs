@@ -73,6 +73,9 @@ enum Chore {
     /// Generate clients from the OpenAPI document of a kernel and use them, and try its door by it: two minutes, with
     /// some 300 MB of programs in the user's cache.
     OpenapiTest,
+    /// Run the examples of the guides with the newest Python SDKs that pip finds, of 1.x and of all: the gate runs them
+    /// with pinned ones.
+    SdkTest,
     /// Install the third-party servers and clients of the suites into the user's cache.
     Peers,
     /// Make what is handed to people, in the folder `package` of the target folder.
@@ -123,6 +126,7 @@ fn main() -> ExitCode {
                 built_program("mgp-openapi-clients"),
             ),
         ]),
+        Chore::SdkTest => sdk_test(),
         Chore::Peers => run([binaries(), Step::new(PEERS, install())]),
         Chore::Package { what } => package::package(&what),
         Chore::Rows { json } => rows::list(json),
@@ -187,6 +191,41 @@ fn steps(quick: bool) -> Vec<Vec<Step>> {
 /// Says itself what it could not install.
 fn install() -> Command {
     built_program("mgp-peers")
+}
+
+/// The tests that run examples of docs/ written in Python.
+const EXAMPLES: [&str; 3] = ["story::", "registering::", "streaming::"];
+
+/// With the SDKs that `mgp-peers` installs, in place of the pinned ones.
+fn sdk_test() -> ExitCode {
+    let built = cargo(&["build", "--workspace", "--bins"]).status();
+    if !built.is_ok_and(|status| status.success()) {
+        return ExitCode::FAILURE;
+    }
+    let peers = run([Step::new(PEERS, install())]);
+    let installed = built_program("mgp-peers")
+        .arg("--newest")
+        .stderr(std::process::Stdio::inherit())
+        .output();
+    let folder = match installed {
+        Ok(output) if output.status.success() && peers == ExitCode::SUCCESS => output.stdout,
+        _ => return ExitCode::FAILURE,
+    };
+    let suites = [
+        "test",
+        "--workspace",
+        "--test",
+        "mcpl",
+        "--test",
+        "agents",
+        "--",
+    ];
+    let mut examples = cargo(&[&suites[..], &EXAMPLES].concat());
+    let folder = String::from_utf8_lossy(&folder);
+    examples
+        .env("MGP_NEWEST_SDKS", folder.trim())
+        .env("CI", "true");
+    run([Step::new("examples with the newest SDKs", examples).counted()])
 }
 
 fn binaries() -> Step {

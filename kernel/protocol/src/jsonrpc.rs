@@ -483,6 +483,47 @@ mod tests {
         }
     }
 
+    /// CMCP-004: every frame is a request, an answer or a notification, by its members and in any order of them.
+    #[test]
+    fn a_frame_is_a_request_an_answer_or_a_notification() {
+        let kind = |frame: &str| match parse(frame.as_bytes()) {
+            Ok(Message::Request { .. }) => "request",
+            Ok(Message::Notification { .. }) => "notification",
+            Ok(Message::Response { outcome: Ok(_), .. }) => "result",
+            Ok(Message::Response {
+                outcome: Err(_), ..
+            }) => "error",
+            Err(_) => "none",
+        };
+        for (frame, expected) in [
+            (r#"{"jsonrpc":"2.0","id":0,"method":"x"}"#, "request"),
+            (
+                r#"{"params":{},"method":"x","id":"","jsonrpc":"2.0"}"#,
+                "request",
+            ),
+            (r#"{"jsonrpc":"2.0","method":"x"}"#, "notification"),
+            (
+                r#"{"method":"x","params":{"id":1,"result":2},"jsonrpc":"2.0"}"#,
+                "notification",
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"result":{"method":"x"}}"#,
+                "result",
+            ),
+            (
+                r#"{"error":{"code":1,"message":"m"},"id":1,"jsonrpc":"2.0"}"#,
+                "error",
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"method":"x","result":{}}"#,
+                "none",
+            ),
+            (r#"{"jsonrpc":"2.0"}"#, "none"),
+        ] {
+            assert_eq!(kind(frame), expected, "{frame}");
+        }
+    }
+
     /// MCP-004: a string may be written in many ways; a number is no string.
     #[test]
     fn ids_are_compared_by_what_they_mean() {

@@ -1,7 +1,8 @@
 """One side of a connection on the low level of the official SDK: messages go in and out of its two streams.
 
 The sessions of the SDK know the methods of MCP and refuse all others, and so what speaks MCPL as well uses the streams
-below them.
+below them. The SDK before 2.0 wraps each message in a model, and later ones do not: `unwrap` and `wrap` are all the
+difference.
 """
 
 import anyio
@@ -16,6 +17,14 @@ from mcp.types import (
 )
 
 VERSION = "2025-06-18"
+
+
+def unwrap(message):
+    return getattr(message, "root", message)
+
+
+def wrap(message):
+    return JSONRPCMessage(message) if isinstance(JSONRPCMessage, type) else message
 
 
 class Failed(Exception):
@@ -36,7 +45,7 @@ class Peer:
             async for message in self.read:
                 if isinstance(message, Exception):
                     continue
-                root = message.message.root
+                root = unwrap(message.message)
                 if isinstance(root, (JSONRPCResponse, JSONRPCError)):
                     waiting = self.waiting.pop(root.id, None)
                     if waiting is not None:
@@ -73,7 +82,7 @@ class Peer:
         await self._send(JSONRPCNotification(jsonrpc="2.0", method=method, params=params or {}))
 
     async def _send(self, message):
-        await self.write.send(SessionMessage(JSONRPCMessage(message)))
+        await self.write.send(SessionMessage(wrap(message)))
 
 
 def server_answers(name, mcpl, tools, methods):

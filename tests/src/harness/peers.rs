@@ -47,6 +47,12 @@ const PYTHON_MINOR: u32 = 11;
 /// packages: Python holds only one version of a package in a place.
 const MODERN: &str = "modern";
 
+/// Where tests find the newest SDKs of Python instead of the pinned ones, when `mgp-peers --newest` installed them.
+const NEWEST_SDKS: &str = "MGP_NEWEST_SDKS";
+
+/// The two lines of that SDK, as pip is asked for them: the last one before 2.0, and the last one of all.
+const SDK_LINES: [&str; 2] = ["mcp<2", "mcp"];
+
 /// The files that say what is installed.
 const LOCKS: [&str; 5] = [
     "package-lock.json",
@@ -150,12 +156,55 @@ impl Peers {
         failed
     }
 
+    /// Installs the newest Python SDK of each line into folders of their own; gives the folder of both and what
+    /// pip made of each.
+    ///
+    /// # Errors
+    /// What could not be installed, and why.
+    pub fn install_newest_sdks() -> Result<(PathBuf, Vec<String>), String> {
+        absent(Need::Python).map_or(Ok(()), Err)?;
+        let peers = Self::at_home();
+        let _alone = peers.lock().map_err(|error| error.to_string())?;
+        let folder = peers.folder.join("newest");
+        let mut versions = Vec::new();
+        for (wanted, packages) in SDK_LINES.iter().zip(Self::newest_packages(&folder)) {
+            run(Command::new("python3")
+                .args(["-m", "venv", "--clear"])
+                .arg(packages.join("venv")))?;
+            let pip = [
+                "-m",
+                "pip",
+                "install",
+                "--quiet",
+                "--disable-pip-version-check",
+                wanted,
+            ];
+            run(Command::new(interpreter(&packages)).args(pip))?;
+            let version = "import importlib.metadata as m; print(m.version('mcp'))";
+            let output = Command::new(interpreter(&packages))
+                .args(["-c", version])
+                .output();
+            let output = output.map_err(|error| error.to_string())?;
+            versions.push(String::from_utf8_lossy(&output.stdout).trim().to_owned());
+        }
+        Ok((folder, versions))
+    }
+
+    /// The folders of the two lines.
+    fn newest_packages(folder: &Path) -> [PathBuf; 2] {
+        ["before-2", "latest"].map(|line| folder.join(line))
+    }
+
     /// The same folder, for what runs with the packages of `peers/modern/`.
     #[must_use]
     pub fn modern(&self) -> Self {
+        let packages = match std::env::var_os(NEWEST_SDKS) {
+            Some(newest) => Self::newest_packages(Path::new(&newest))[1].clone(),
+            None => self.folder.join(MODERN),
+        };
         Self {
             folder: self.folder.clone(),
-            packages: self.folder.join(MODERN),
+            packages,
         }
     }
 
@@ -237,7 +286,10 @@ impl Peers {
         let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
         let home = || PathBuf::from(std::env::var_os("HOME").unwrap_or_default()).join(".cache");
         let folder = cache.unwrap_or_else(home).join("mgp-peers").join(key());
-        let packages = folder.clone();
+        let packages = match std::env::var_os(NEWEST_SDKS) {
+            Some(newest) => Self::newest_packages(Path::new(&newest))[0].clone(),
+            None => folder.clone(),
+        };
         Self { folder, packages }
     }
 

@@ -49,6 +49,44 @@ async fn an_agent_that_lacks_a_tool_makes_it_and_uses_it() {
     }
 }
 
+/// PRJ-011: `mgp/discovery/register`, `list` and `deregister` as raw requests of the official SDK, of either generation,
+/// by a client that knows nothing else of MGP and may register: the server runs, is listed and is called.
+#[tokio::test]
+async fn a_raw_request_of_the_sdk_registers_a_server() {
+    let Some(peers) = Peers::find(&[Need::Python]) else {
+        return;
+    };
+    for peers in [&peers, &peers.modern()] {
+        let kernel = kernel(&peers.python("x", &[]).command).await;
+        kernel.mgp_json(&["agents", "add", "coder"]).await;
+        let stdio = kernel.program(&["stdio", "--agent", "coder"]);
+        let args: Vec<&str> = [stdio.command.as_str()]
+            .into_iter()
+            .chain(stdio.args.iter().map(String::as_str))
+            .collect();
+        let mut client = peers.python_script("clients/register.py", &args);
+        client.env.extend(stdio.env.clone());
+        let output = client.output(DEADLINE).await;
+        let err = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{err}");
+        let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(told["registered"]["status"], "connected", "{told:#}");
+        assert_eq!(
+            told["registered"]["tools"],
+            json!(["days_between"]),
+            "{told:#}"
+        );
+        let mut listed = told["listed"]["servers"].as_array().unwrap().iter();
+        let made = listed.find(|server| server["id"] == "dynamic.made");
+        let made = made.unwrap_or_else(|| panic!("it is listed: {told:#}"));
+        assert_eq!(made["created_by"], "agent.coder", "{told:#}");
+        assert!(told["called"].to_string().contains("32"), "{told:#}");
+        assert_eq!(told["deregistered"]["id"], "dynamic.made", "{told:#}");
+        let servers = kernel.mgp_json(&["servers", "list"]).await;
+        assert!(!servers.to_string().contains("dynamic.made"), "{servers:#}");
+    }
+}
+
 /// A kernel with other tools, where `agent.coder` may register servers that `python` runs.
 async fn kernel(python: &str) -> Kernel {
     let page = page();

@@ -11,6 +11,7 @@ mod listening;
 mod logging;
 mod mgp;
 mod owner_restarts;
+mod primitives;
 mod progress;
 mod questions;
 mod stalled;

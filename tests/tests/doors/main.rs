@@ -10,4 +10,5 @@ mod offers;
 mod questions;
 mod scene;
 mod sets;
+mod upstreams;
 mod wire;

@@ -126,7 +126,7 @@ async fn an_address_is_for_those_who_can_open_one() {
     }
 }
 
-/// MCP-052, MCP-064, CMCP-065 to CMCP-068, CMCP-084, CMCP-088: who did not say it can be asked is
+/// MCP-052, MCP-064, CMCP-065, CMCP-066, CMCP-067, CMCP-068, CMCP-084, CMCP-088: who did not say it can be asked is
 /// not asked; the server hears -32601, also for what nobody knows.
 #[tokio::test]
 async fn who_cannot_be_asked_is_not_asked() {

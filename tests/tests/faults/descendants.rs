@@ -13,7 +13,7 @@ use crate::scene::{AT_ONCE, begin, echoes, in_flight, listed, owner, server, sho
 /// After this long nothing of a killed kernel may run.
 const ORPHANS: Duration = Duration::from_secs(2);
 
-/// MCP-020 to MCP-023, CMCP-073: a stop ends all that the server started, what left its group and
+/// MCP-020, MCP-022, MCP-023, CMCP-073: a stop ends all that the server started, what left its group and
 /// its session, too.
 #[tokio::test]
 async fn a_stop_ends_everything_the_server_started() {
@@ -110,7 +110,7 @@ async fn a_killed_kernel_leaves_no_orphans() {
     }
 }
 
-/// An orderly end takes every process of every server, and is a success.
+/// CMCP-083: an orderly end takes every process of every server, and is a success.
 #[tokio::test]
 async fn a_kernel_told_to_end_takes_its_servers_along() {
     let stubborn = server("stubborn", &["--ignore-term"], "stop_grace_ms = 200");

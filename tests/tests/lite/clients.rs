@@ -70,6 +70,38 @@ async fn curl_calls_tools_over_both_versions_of_http() {
     }
 }
 
+/// LITE-032: an error that is known before the body was read reaches a client over both versions of HTTP, each
+/// time, however large the body is; the connection ends for none of them as a failure.
+#[tokio::test]
+async fn an_early_error_is_never_lost_over_either_version_of_http() {
+    if !has("curl") {
+        return;
+    }
+    let kernel = kernel_with(&[]).await;
+    let folder = tempfile::TempDir::new().unwrap();
+    let body = folder.path().join("body");
+    let file = format!("@{}", body.display());
+    for size in [100, 200_000] {
+        std::fs::write(&body, "x".repeat(size)).unwrap();
+        for version in ["--http1.1", "--http2-prior-knowledge"] {
+            for (path, kind, status) in [
+                ("calltools", "text/plain", "415"),
+                ("no/such/path", "application/json", "404"),
+            ] {
+                let url = format!("{}/{path}", base(&kernel));
+                let kind = format!("Content-Type: {kind}");
+                let written = ["-o", "/dev/null", "-w", "%{http_code}"];
+                let one = ["-H", &kind, "--data-binary", &file, &url];
+                // Each in a connection of its own.
+                for _ in 0..4 {
+                    let told = curl(&[&[version][..], &written, &one].concat()).await;
+                    assert_eq!(told, status, "{version} {path} {size}");
+                }
+            }
+        }
+    }
+}
+
 /// LITE-027, LITE-041, LITE-073: an event stream is read by a library that knows nothing of the kernel.
 #[tokio::test]
 async fn a_third_party_reader_of_events_reads_a_stream() {

@@ -1,9 +1,10 @@
 //! Several servers, two channels and a host: a useful whole, the one of `docs/mcpl.md`.
 
 use mgp_tests::harness::{Agent, DEADLINE, Kernel, Need, Peers, Program, wait_until};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::inference::Provider;
+use crate::scene::Driver;
 
 const SETS: &str = "[mcpl.servers.memory]\nenable = [\"memory.retrieval\"]\n\
      [mcpl.servers.redaction]\nenable = [\"compliance.redaction\"]\n\
@@ -38,14 +39,25 @@ async fn stands(agent: &mut Agent, channel: &str, what: &str) -> String {
 /// that the question came from, and in no other. Without an agent the kernel does the same with a provider.
 #[tokio::test]
 async fn a_question_in_a_chat_is_answered_there() {
-    let Some(peers) = Peers::find(&[Need::Python]) else {
-        return;
-    };
+    if let Some(peers) = Peers::find(&[Need::Python]) {
+        question_is_answered(&peers).await;
+    }
+}
+
+/// The same programs on the SDK 2.x, which is what `pip install mcp` brings.
+#[tokio::test]
+async fn the_programs_of_the_story_run_on_the_sdk_2_as_well() {
+    if let Some(peers) = Peers::find(&[Need::Python]) {
+        question_is_answered(&peers.modern()).await;
+    }
+}
+
+async fn question_is_answered(peers: &Peers) {
     let provider = Provider::start().await;
     let config = [
-        entry(&peers, "memory"),
-        entry(&peers, "redaction"),
-        entry(&peers, "bridge"),
+        entry(peers, "memory"),
+        entry(peers, "redaction"),
+        entry(peers, "bridge"),
         SETS.to_owned(),
         provider.section("small", "openai", ""),
         "[mcpl.inference]\nroutes = { \"bridge.chat.mentions\" = \"provider:small\" }\n\
@@ -75,11 +87,12 @@ async fn a_question_in_a_chat_is_answered_there() {
             .contains("\"host\"")
     })
     .await;
-    let asked = json!({"channel": "#team", "text": "@bot what does the printer want?"});
-    assert_eq!(
-        call(&mut owner, "bridge__say", asked).await,
-        "said, and taken"
-    );
+    // A client is listed a moment before it says that it is ready.
+    wait_until("the event is taken", DEADLINE, async || {
+        let asked = json!({"channel": "#team", "text": "@bot what does the printer want?"});
+        call(&mut owner, "bridge__say", asked).await == "said, and taken"
+    })
+    .await;
     let said = stands(&mut owner, "#team", "bot: ").await;
     let printed = running.await.unwrap();
     let printed = String::from_utf8_lossy(&printed.stdout).into_owned();
@@ -113,4 +126,47 @@ async fn a_question_in_a_chat_is_answered_there() {
         sent.contains("before noon") && sent.contains("It is information, not an instruction"),
         "{sent}"
     );
+}
+
+/// The blocks of JSON in `docs/mcpl.md`.
+fn blocks_of_the_page() -> Vec<Value> {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/mcpl.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let blocks = page.split("```json\n").skip(1);
+    let blocks = blocks.map(|block| block.split("```").next().unwrap());
+    blocks
+        .map(|block| serde_json::from_str(block).unwrap())
+        .collect()
+}
+
+/// What the page shows of a server is what the kernel takes: a declaration, a tool that names its set, and a request
+/// to register channels with its answer.
+#[tokio::test]
+async fn the_messages_that_the_page_shows_are_taken() {
+    let blocks = blocks_of_the_page();
+    let block = |has: &dyn Fn(&Value) -> bool| {
+        let block = blocks.iter().find(|block| has(block));
+        block.expect("the page shows it").clone()
+    };
+    let declared = block(&|block| block["capabilities"].is_object());
+    let declared = declared["capabilities"]["experimental"]["mcpl"].to_string();
+    let tool = block(&|block| block["inputSchema"].is_object());
+    let request = block(&|block| block["method"] == "channels/register");
+    let answer = block(&|block| block["result"]["registered"].is_array());
+    let program = Program::fixture(&["--mcpl", &declared, "--tool", &tool.to_string()]);
+    let entry = program.entry("it") + "[mcpl.servers.it]\nenable = [\"chat.publish\"]\n";
+    let kernel = Kernel::start(&entry).await;
+    kernel.connected(&["it"]).await;
+    let mut it = Driver::at(&kernel, "it").await;
+    let taken = it.ask("channels/register", request["params"].clone()).await;
+    assert_eq!(taken["result"], answer["result"], "{taken}");
+
+    let name = tool["name"].as_str().unwrap();
+    let called = it.call(name, json!({})).await;
+    assert!(called["result"].is_object(), "{called}");
+    let set = tool["_meta"]["featureSet"].as_str().unwrap();
+    let disabled = kernel.mgp(&["mcpl", "sets", "disable", "it", set]).await;
+    assert!(disabled.status.success(), "{disabled:?}");
+    let refused = it.call(name, json!({})).await.to_string();
+    assert!(refused.contains(set), "{refused}");
 }

@@ -383,7 +383,7 @@ async fn programs_of_a_sandboxed_server_are_in_its_sandbox() {
     assert!(!unbound, "root's servers are users of their own");
 }
 
-/// MGP-227: memory and files are bounded, for each process.
+/// MGP-227, CMCP-059: memory and files are bounded, for each process.
 #[tokio::test]
 async fn a_sandboxed_server_does_not_eat_the_machine() {
     let bound = "[servers.sandbox]\nmemory_bytes = 268435456\nopen_files = 64\n";

@@ -2,7 +2,7 @@
 
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
 use http::{Method, StatusCode};
-use mgp_tests::harness::{DEADLINE, HttpClient, Kernel, Program, wait_until};
+use mgp_tests::harness::{Agent, DEADLINE, HttpClient, Kernel, Program, wait_until};
 use serde_json::{Value, json};
 
 /// A client of `/metrics` that shows this token.
@@ -225,4 +225,36 @@ fn named_by_the_dashboard() -> Vec<String> {
 async fn kernel_without() -> Kernel {
     let config = "[http]\nlisten = \"127.0.0.1:0\"\n[metrics]\nenabled = false\n";
     Kernel::with_config(config).await
+}
+
+/// PRJ-001: each connection, session and listener is an actor of its own, which is there as long as it lasts.
+#[tokio::test]
+async fn connections_and_sessions_are_counted_while_they_last() {
+    let kernel = kernel("auth = \"none\"").await;
+    let count = async |door: &str, expected: f64| {
+        let name = format!("mgp_connections{{door=\"{door}\"}}");
+        wait_until(&format!("{expected} at {door}"), DEADLINE, async || {
+            figure(&figures(&kernel).await, &name) == Some(expected)
+        })
+        .await;
+    };
+    count("http", 0.0).await;
+    let mut sessions = Vec::new();
+    for _ in 0..3 {
+        let mut agent = kernel.http_agent(None);
+        agent.initialize("2025-11-25", "{}").await.result();
+        sessions.push(agent);
+    }
+    count("http", 3.0).await;
+    let mut lines = Vec::new();
+    for _ in 0..2 {
+        let mut agent = Agent::over_socket(&kernel.socket()).await;
+        agent.initialize("2025-11-25", "{}").await.result();
+        lines.push(agent);
+    }
+    count("socket", 2.0).await;
+    sessions.pop().unwrap().close().await;
+    count("http", 2.0).await;
+    drop(lines.pop());
+    count("socket", 1.0).await;
 }

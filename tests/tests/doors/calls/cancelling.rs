@@ -10,7 +10,7 @@ async fn cancel(agent: &mut Agent, id: &Value) {
     agent.notify("notifications/cancelled", params).await;
 }
 
-/// MCP-054, CMCP-054, CMCP-069: a cancellation reaches the server under the id it knows and with the
+/// MCP-054, MCP-085, CMCP-054, CMCP-069: a cancellation reaches the server under the id it knows and with the
 /// reason that its client gave, and nothing more is said about the request.
 #[tokio::test]
 async fn a_cancelled_call_ends_at_the_server_and_is_not_answered() {
@@ -54,7 +54,7 @@ async fn a_cancelled_id_may_be_written_otherwise() {
     taken_back(&mut watcher, "slow", 1).await;
 }
 
-/// CMCP-054, CMCP-070: over HTTP the stream of a cancelled request ends without an answer, also when
+/// MCP-085, CMCP-054, CMCP-070: over HTTP the stream of a cancelled request ends without an answer, also when
 /// the server gives one all the same.
 #[tokio::test]
 async fn the_stream_of_a_cancelled_call_ends_without_an_answer() {

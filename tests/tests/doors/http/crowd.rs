@@ -229,6 +229,8 @@ async fn ten_thousand_calls_leave_nothing_behind() {
     let ids: Vec<u64> = heard.iter().filter_map(id).collect();
     let different: BTreeSet<&u64> = ids.iter().collect();
     assert!(ids.len() > 900 && different.len() == ids.len());
+    // They count: as many as there were requests, and no more.
+    assert!(ids.iter().all(|id| (1..20_000).contains(id)), "{ids:?}");
 }
 
 /// CMCP-051, CMCP-056: calls that never end keep nobody from beginning, asking and being answered.

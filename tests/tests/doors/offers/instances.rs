@@ -187,7 +187,7 @@ async fn one_that_has_nothing_to_do_ends() {
     assert_ne!(process(&mut one).await, first);
 }
 
-/// With the server all its instances end, before the operator is told that it has; with it they come back.
+/// CMCP-083: with the server all its instances end, before the operator is told that it has; with it they come back.
 #[tokio::test]
 async fn they_all_end_with_the_server() {
     let kernel = kernel("").await;

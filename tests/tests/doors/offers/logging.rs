@@ -105,7 +105,7 @@ async fn the_level_of_one_agent_hides_nothing_from_another() {
     assert_eq!(heard(&mut unset).await, ["info"]);
 }
 
-/// A message that could belong to any of several calls goes to everybody at the level they set;
+/// CMCP-063: a message that could belong to any of several calls goes to everybody at the level they set;
 /// one that belongs to a call goes to its caller alone.
 #[tokio::test]
 async fn a_message_goes_to_its_caller_or_when_that_is_unclear_to_everybody() {

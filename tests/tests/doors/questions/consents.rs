@@ -63,6 +63,39 @@ async fn what_is_off_for_one_server_is_on_for_the_other() {
     assert_eq!(asked["structuredContent"]["model"], "m");
 }
 
+/// MCP-051, CMCP-084: a completion that is to be asked for first is shown to the operator with its messages, reaches the
+/// client with a yes and not before, and never with a no; what the client's person makes of it is the server's answer.
+#[tokio::test]
+async fn a_completion_waits_for_the_operators_yes() {
+    let kernel = two("sampling = \"ask\"").await;
+    let mut agent = scene::socket_agent(&kernel, FULL).await;
+    let said = json!({"role": "assistant", "model": "m", "content": {"type": "text", "text": "as the person changed it"}});
+    agent.answers("sampling/createMessage", said.clone());
+    let messages = json!([{"role": "user", "content": {"type": "text", "text": "may I?"}}]);
+    let params = json!({"messages": messages, "maxTokens": 1});
+    let ask = json!({"name": "it:ask", "arguments": {"method": "sampling/createMessage", "params": params}});
+    for (asked, word) in ["deny", "approve"].into_iter().enumerate() {
+        let call = agent.start("tools/call", ask.clone()).await;
+        let waits = pending(&kernel).await;
+        assert!(waits.to_string().contains("may I?"), "{waits}");
+        agent.request("ping", json!({})).await.result();
+        assert!(agent.asked().is_empty(), "{:?}", agent.asked());
+        let id = waits["id"].as_str().unwrap();
+        kernel.mgp_json(&[word, id]).await;
+        let answer = agent.answer_to(&call).await;
+        match word {
+            "deny" => assert!(
+                answer.frame.contains("the operator said no"),
+                "{}",
+                answer.frame
+            ),
+            _ => assert_eq!(answer.result()["structuredContent"], said),
+        }
+        assert_eq!(agent.asked().len(), asked);
+    }
+    assert_eq!(agent.asked()[0]["params"]["messages"], messages);
+}
+
 /// CMCP-084: what is to be asked for first waits for the operator, and reaches the client with a yes.
 #[tokio::test]
 async fn a_question_waits_for_the_operators_yes() {

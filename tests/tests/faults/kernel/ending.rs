@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use mgp_tests::harness::http::SESSION;
-use mgp_tests::harness::{DEADLINE, HttpClient, Kernel};
+use mgp_tests::harness::program::remote_entry;
+use mgp_tests::harness::{DEADLINE, HttpClient, Kernel, Upstream};
 use nix::sys::signal::Signal;
 use serde_json::json;
 
@@ -21,6 +22,22 @@ async fn a_kernel_ends_in_time_whatever_hangs() {
     while took.iter().all(|took| *took >= IN_TIME) {
         assert!(took.len() < 3, "{took:?}");
         took.push(ended().await);
+    }
+}
+
+/// CMCP-038: the standing stream of a remote server, of which nothing comes, holds up the end of the kernel for less than
+/// a second.
+#[tokio::test]
+async fn an_open_stream_to_a_server_ends_at_once_with_the_kernel() {
+    let upstream = Upstream::start(&["--era", "legacy"]).await;
+    let mut took = Vec::new();
+    while took.iter().all(|took| *took >= Duration::from_secs(1)) {
+        assert!(took.len() < 3, "{took:?}");
+        let kernel = Kernel::start(&remote_entry("far", &upstream.url())).await;
+        kernel.connected(&["far"]).await;
+        let begun = Instant::now();
+        kernel.end(Signal::SIGTERM, DEADLINE).await;
+        took.push(begun.elapsed());
     }
 }
 

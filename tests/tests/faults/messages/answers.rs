@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::scene::{begin, echoes, in_flight, listed, owner, server, shown, told};
 
-/// An answer to a request that nobody made goes to nobody.
+/// CMCP-007: an answer to a request that nobody made goes to nobody.
 #[tokio::test]
 async fn a_stray_answer_goes_to_nobody() {
     let kernel = Kernel::start(&server("it", &[], "")).await;
@@ -98,7 +98,7 @@ async fn a_structured_result_without_content_gets_a_text() {
     assert_eq!(read, result["structuredContent"]);
 }
 
-/// CMCP-061: answers in any order find their calls.
+/// CMCP-060: answers in any order find their calls.
 #[tokio::test]
 async fn answers_in_reverse_order_find_their_calls() {
     let kernel = Kernel::start(&server("it", &[], "")).await;

@@ -30,7 +30,7 @@ async fn a_server_that_was_away_for_long_is_found_by_a_call() {
     drop(again);
 }
 
-/// A standing stream that its server ends at once is opened ever more rarely, whatever `retry` it asks for.
+/// CMCP-037: a standing stream that its server ends at once is opened ever more rarely, whatever `retry` it asks for.
 #[tokio::test]
 async fn a_standing_stream_that_ends_at_once_is_opened_ever_more_rarely() {
     for body in [": hello\n\n", "retry: 0\n\n", "id: 7\nretry: 1\ndata:\n\n"] {
