@@ -67,23 +67,7 @@ async fn an_operator_looks_after_a_kernel_in_a_browser() {
     let denied = scene::asked(&alice, "tools/call", call).await;
     assert!(denied["error"].is_object(), "{denied}");
 
-    // A permission, with one key.
-    browser.page("#/waiting").await;
-    browser.shows("network.outbound").await;
-    browser
-        .until(
-            "the card has the focus",
-            "document.activeElement.matches('.card')",
-        )
-        .await;
-    browser
-        .until(
-            "the card is approved or denied",
-            "/Approve[^]*Deny/.test(document.querySelector('.card').innerText) && !/Yes|No /.test(document.querySelector('.card').innerText)",
-        )
-        .await;
-    browser.keys("y").await;
-    browser.shows("Nothing waits for you.").await;
+    approved_with_one_key(&browser).await;
     kernel.connected(&["needy"]).await;
 
     // The call of the agent in the log.
@@ -127,6 +111,26 @@ async fn an_operator_looks_after_a_kernel_in_a_browser() {
     browser.shows("Calls a second").await;
     let said = browser.log().await;
     assert!(!said.contains("SEVERE") || said.contains("401"), "{said}");
+}
+
+/// A permission, with one key.
+async fn approved_with_one_key(browser: &Browser) {
+    browser.page("#/waiting").await;
+    browser.shows("network.outbound").await;
+    browser
+        .until(
+            "the card has the focus",
+            "document.activeElement.matches('.card')",
+        )
+        .await;
+    browser
+        .until(
+            "the card is approved or denied",
+            "/Approve[^]*Deny/.test(document.querySelector('.card').innerText) && !/Yes|No /.test(document.querySelector('.card').innerText)",
+        )
+        .await;
+    browser.keys("y").await;
+    browser.shows("Nothing waits for you.").await;
 }
 
 /// A server that writes a line when it begins.
