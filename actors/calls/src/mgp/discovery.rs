@@ -141,8 +141,7 @@ fn described(cx: &Context, caller: &Caller, handle: &ServerHandle) -> Server {
         permissions_required: permissions,
         tools,
         trust_level: handle.trust().as_str().into(),
-        // A server of this node has no slash in its id.
-        node: (handle.id.as_str().split_once('/')).map(|(node, _)| node.to_owned()),
+        node: handle.id.at_node().map(|(node, _)| node.to_owned()),
         created_by: None,
         remarks: Vec::new(),
     }
