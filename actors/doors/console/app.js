@@ -148,6 +148,10 @@ async function leave(kernel) {
 
 function keys() {
   let after = 0;
+  // A menu is closed by whatever is done elsewhere, and by Escape.
+  const closeMenus = (besides) => document.querySelectorAll('details.menu[open]').forEach((menu) => { if (!menu.contains(besides)) menu.open = false; });
+  document.addEventListener('click', (event) => closeMenus(event.target));
+  document.addEventListener('keydown', (event) => { if (event.key === 'Escape') closeMenus(null); });
   document.addEventListener('keydown', (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches('input,textarea,select') || document.querySelector('dialog[open]')) return;
     if (event.key === 'g') { after = event.timeStamp; return; }

@@ -216,4 +216,6 @@ async fn agents(browser: &Browser) {
     for action in ["Activity", "Count its tools", "New token…", "Remove…"] {
         assert!(all.to_string().contains(action), "{all}");
     }
+    browser.js("document.querySelector('h1').click()").await;
+    assert_eq!(browser.js(actions).await, json!(["Access", "More"]));
 }

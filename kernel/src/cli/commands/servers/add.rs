@@ -64,7 +64,7 @@ fn launcher_note(command: &[String]) -> Option<String> {
         _ => return None,
     };
     Some(format!(
-        "note: {program} stays beside the server and takes memory of its own (npx some 100 MiB); after \
+        "note: {program} stays beside the server and takes memory of its own (npx some 75 MiB); after \
          {instead} the server's own program takes less, and starts faster"
     ))
 }
