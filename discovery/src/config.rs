@@ -87,12 +87,13 @@ impl LookUp {
                 .filter(|v| !v.is_empty())
                 .map(PathBuf::from)
         };
+        let folder = env::current_dir()?;
         Ok(Self {
-            explicit,
-            variable: path(OVERRIDE_VARIABLE),
+            explicit: explicit.map(|path| folder.join(path)),
+            variable: path(OVERRIDE_VARIABLE).map(|path| folder.join(path)),
             config_home: path("XDG_CONFIG_HOME"),
             home: path("HOME"),
-            folder: env::current_dir()?,
+            folder,
         })
     }
 

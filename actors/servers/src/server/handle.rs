@@ -62,6 +62,8 @@ pub struct ServerHandle {
     last: Mutex<Option<ServerOffer>>,
     /// Calls that wait until it is connected.
     waiters: CallPlaces,
+    /// Agents could see what it offers, under the present configuration.
+    was_connected: AtomicBool,
     life: Arc<tokio::sync::Mutex<()>>,
     /// Set for an agent's instance; `None` for the server itself.
     own: Option<OfAgent>,
@@ -195,6 +197,7 @@ impl ServerHandle {
             tools: Mutex::new(Arc::new([])),
             last: Mutex::new(None),
             waiters: CallPlaces::default(),
+            was_connected: AtomicBool::new(false),
             life,
             own,
             lives: ShownInstances::none(),
@@ -353,6 +356,12 @@ impl ServerHandle {
     /// The configuration names another server now: earlier offers do not count.
     pub(super) fn offered_nothing(&self) {
         self.set_last(None);
+        self.was_connected.store(false, Ordering::Relaxed);
+    }
+
+    /// Agents can see what it offers.
+    pub(super) fn set_connected(&self) {
+        self.was_connected.store(true, Ordering::Relaxed);
     }
 
     fn set_last(&self, offer: Option<ServerOffer>) {

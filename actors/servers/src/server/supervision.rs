@@ -102,6 +102,7 @@ impl ServerActor {
     /// Called only when agents can see its tools.
     fn tell_connected(&self, state: &mut ServerState) {
         let Some(link) = state.link() else { return };
+        self.handle.set_connected();
         if self.handle.agent().is_none() && self.handle.may_audit() {
             crate::audit_forwarding::forward(&self.audit, &self.permissions, &link);
         }

@@ -239,8 +239,17 @@ impl CliContext {
 
     /// The options that lead another process of this program to the same kernel.
     pub(in crate::cli) fn named_paths(&self) -> impl Iterator<Item = (&'static str, &Path)> {
+        let LookUp {
+            explicit, variable, ..
+        } = &self.look_up;
+        // A client passes on none of this process's variables.
+        let config = if explicit.is_some() {
+            explicit
+        } else {
+            variable
+        };
         let named = [
-            ("--config", &self.look_up.explicit),
+            ("--config", config),
             ("--socket", &self.named_socket),
             ("--data-dir", &self.named_data_dir),
         ];

@@ -17,6 +17,17 @@ async fn names(agent: &mut Agent) -> Vec<String> {
     names.map(str::to_owned).collect()
 }
 
+/// A server that connects within milliseconds is in a list that is asked for meanwhile: what it offers is known to the
+/// kernel a moment before agents can see it.
+#[tokio::test]
+async fn the_first_list_has_a_server_that_connects_at_once() {
+    for _ in 0..8 {
+        let kernel = Kernel::start(&server("it", &[], "")).await;
+        let listed = names(&mut anybody(&kernel).await).await;
+        assert!(listed.contains(&"it__echo".into()), "{listed:?}");
+    }
+}
+
 async fn anybody(kernel: &Kernel) -> Agent {
     let mut agent = kernel.http_agent(None);
     agent.initialize(NEWEST, "{}").await.result();

@@ -1,6 +1,7 @@
 //! How calls and lists wait for a server that is starting.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use mgp_engine::servers::lifecycle::LifecycleState;
@@ -77,7 +78,8 @@ impl ServerHandle {
             _ if !comes(&status) => Outlook::Gone,
             // Neither lists nor unknown names wait for other nodes.
             _ if self.id.is_of_node() => Outlook::Gone,
-            _ if is_first(&status) && !self.has_offered() => Outlook::First,
+            // What it offers is known here a moment before agents can see it.
+            _ if is_first(&status) && !self.was_connected.load(Ordering::Relaxed) => Outlook::First,
             LifecycleState::Registered
             | LifecycleState::Connecting
             | LifecycleState::Connected

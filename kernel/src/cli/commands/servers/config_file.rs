@@ -27,6 +27,18 @@ pub(in crate::cli::commands) fn existing(file: &Path) -> Result<Option<String>, 
     }
 }
 
+/// What was read before a question was asked is what is replaced after it.
+pub(super) fn check_unchanged(file: &Path, before: Option<&str>) -> Result<(), Failure> {
+    let now = existing(file)?.unwrap_or_default();
+    match now == before.unwrap_or_default() {
+        true => Ok(()),
+        false => Err(Failure::Other(format!(
+            "{} was changed meanwhile, and was not written; type the command again",
+            file.display()
+        ))),
+    }
+}
+
 /// The files the kernel reads, or would read if it were started here; the strongest first.
 pub(in crate::cli::commands) fn in_force(
     context: &CliContext,
@@ -75,10 +87,31 @@ pub(super) fn write(
         Some(before) => known.is_some_and(|known| known.blake3 == trust::hash(before)),
         None => project,
     };
+    check_unchanged(file, before)?;
     edit::write(file, text)?;
     // Only now: what is written before it is trusted leaves a running kernel with what it has.
     if let (true, Ok(place)) = (trusted, trust::location(file)) {
         keep(context, &place, text)?;
     }
     Ok(trusted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Between the reading and the writing a person is asked, and other commands write the file.
+    #[test]
+    fn a_file_that_was_changed_meanwhile_is_not_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("mgp.toml");
+        assert!(check_unchanged(&file, None).is_ok());
+        assert!(check_unchanged(&file, Some("")).is_ok());
+        std::fs::write(&file, "a = 1\n").unwrap();
+        assert!(check_unchanged(&file, Some("a = 1\n")).is_ok());
+        for before in [None, Some("a = 2\n")] {
+            let refused = check_unchanged(&file, before).unwrap_err().to_string();
+            assert!(refused.contains("changed meanwhile"), "{refused}");
+        }
+    }
 }

@@ -18,7 +18,7 @@ use serde_json::Value;
 use self::answers::InputAnswers;
 use self::here::{HereValues, ServerHere};
 use self::sources::Sources;
-use super::config_file::{existing, in_file, in_force, no_home, write};
+use super::config_file::{check_unchanged, existing, in_file, in_force, no_home, write};
 use super::secrets::{self, GivenValues};
 use crate::cli::args::Import;
 use crate::cli::client::CliContext;
@@ -253,6 +253,7 @@ impl EntriesToWrite {
 
     /// Secrets first: an entry never names what is not there yet.
     fn write(&self, context: &CliContext) -> Result<(), Failure> {
+        check_unchanged(&self.file, self.before.as_deref())?;
         let store = context.secret_store().ok();
         for server in &self.servers {
             server.given.write(store.as_ref())?;
