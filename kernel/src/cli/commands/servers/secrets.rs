@@ -2,6 +2,8 @@
 //! never taken from the command line, which every user of the machine can read; what is typed or read
 //! from a file is kept by name where secrets are kept, and the configuration names it.
 
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
 use std::env;
 use std::fs::{self, File};
 use std::io::{self, IsTerminal, Read};
@@ -11,6 +13,7 @@ use mgp_clients::{is_secret, is_secret_name, is_secret_word};
 use mgp_engine::env::SECRET;
 use mgp_engine::store::secrets::{is_typed_name, judge_value};
 use mgp_store::secrets::{Namespace, SecretStore};
+use serde_json::Value;
 
 use crate::cli::args::Add;
 use crate::cli::failure::Failure;
@@ -411,6 +414,49 @@ pub(super) fn in_command(words: &[String]) -> Vec<&str> {
     found
 }
 
+/// The lines of every value of a document that looks like a secret by its key or its own form, the longest first:
+/// however a file writes them, they are found in it by what they are.
+pub(super) fn secret_lines(document: &Value) -> BTreeSet<Reverse<(usize, String)>> {
+    let mut found = BTreeSet::new();
+    collect_secrets("", document, &mut found);
+    found
+}
+
+fn collect_secrets(key: &str, value: &Value, found: &mut BTreeSet<Reverse<(usize, String)>>) {
+    match value {
+        Value::String(text) if is_secret(key, text) || is_secret_word(text) => {
+            let lines = text.lines().map(str::trim);
+            let lines = lines.filter(|line| line.len() >= SECRET_LEAST);
+            found.extend(lines.map(|line| Reverse((line.len(), line.to_owned()))));
+        }
+        Value::Array(items) => items
+            .iter()
+            .for_each(|item| collect_secrets(key, item, found)),
+        Value::Object(members) => {
+            // What a client asks for as a password.
+            let is_password = members.get("password") == Some(&Value::Bool(true));
+            for (name, member) in members {
+                let key = match is_password && name == "default" {
+                    true => "password",
+                    false => name,
+                };
+                collect_secrets(key, member, found);
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+/// Shorter ones would hide parts of other words.
+const SECRET_LEAST: usize = 4;
+
+/// A line without these secrets, nor what looks like one.
+pub(super) fn masked_of(line: &str, secrets: &BTreeSet<Reverse<(usize, String)>>) -> String {
+    let secrets = secrets.iter().map(|Reverse((_, secret))| secret.as_str());
+    let without = secrets.fold(line.to_owned(), |line, secret| line.replace(secret, "…"));
+    masked(&without)
+}
+
 /// A line without what looks like a secret: a screen may be shared.
 pub(super) fn masked(line: &str) -> String {
     let parts: Vec<&str> = line.split('"').collect();
@@ -432,6 +478,33 @@ pub(super) fn masked(line: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
+
+    /// By what they are, not by how a file writes them.
+    #[test]
+    fn secrets_of_a_document_are_shown_in_no_line_of_it() {
+        let document = json!({
+            "env": {"API_KEY": "hush-hush", "LEVEL": "5", "MY_TOKEN": "first line\nsecond line"},
+            "headers": {"Authorization": "Bearer abcdefabcdef"},
+            "inputs": [{"id": "x", "password": true, "default": "swordfish"}],
+        });
+        let secrets = secret_lines(&document);
+        for (line, shown) in [
+            ("  API_KEY: hush-hush", "  API_KEY: …"),
+            (
+                "  env: {API_KEY: hush-hush, LEVEL: 5}",
+                "  env: {API_KEY: …, LEVEL: 5}",
+            ),
+            ("'MY_TOKEN' = '''first line", "'MY_TOKEN' = '''…"),
+            ("second line'''", "…'''"),
+            ("    \"hush-hush\"", "    \"…\""),
+            ("  Authorization: Bearer abcdefabcdef", "  Authorization: …"),
+            ("\"default\": \"swordfish\"", "\"default\": \"…\""),
+            ("  LEVEL: 5", "  LEVEL: 5"),
+        ] {
+            assert_eq!(masked_of(line, &secrets), shown);
+        }
+    }
 
     #[test]
     fn secrets_are_not_shown() {

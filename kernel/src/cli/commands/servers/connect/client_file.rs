@@ -318,10 +318,17 @@ impl ClientFileEdit {
             .take_while(same)
             .count();
         let mut lines = vec![format!("{}:", self.path.display())];
+        let read = |text| self.client.form().read(text).ok();
+        let documents = [self.before(), after].map(read);
+        let secrets = documents
+            .into_iter()
+            .flatten()
+            .flat_map(|document| secrets::secret_lines(&document));
+        let secrets = secrets.collect();
         let mut add = |mark: &str, part: &[&str]| {
             lines.extend(
                 part.iter()
-                    .map(|line| format!("{mark} {}", secrets::masked(line))),
+                    .map(|line| format!("{mark} {}", secrets::masked_of(line, &secrets))),
             );
         };
         add(" ", &old[head.saturating_sub(AROUND)..head]);
