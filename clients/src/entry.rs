@@ -130,16 +130,23 @@ impl<'v> EntryReader<'v> {
         })
     }
 
-    /// Lists of tools; one that says more than names is left to be reported.
+    /// Lists of tools. The names of each count; one that says more is left to be reported.
     fn tool_limits(&mut self) -> ToolLimits {
         let mut limits = ToolLimits::default();
+        let mut taken = BTreeSet::new();
+        let none = ToolLimits {
+            only: Some(BTreeSet::new()),
+            ..ToolLimits::default()
+        };
         for key in ["disabledTools", "disabled_tools", "excludeTools"] {
-            if let Some(names) = self.tool_names(key) {
-                limits.hidden.extend(names);
+            match self.tool_names(key, &mut taken) {
+                Some(names) if names.contains("*") => limits.narrow(&none),
+                Some(names) => limits.hidden.extend(names),
+                None => {}
             }
         }
         for key in ["includeTools", "enabled_tools", "available_tools", "tools"] {
-            let Some(names) = self.tool_names(key) else {
+            let Some(names) = self.tool_names(key, &mut taken) else {
                 continue;
             };
             // To Goose an empty list is no list, to Copilot `*` is every tool.
@@ -153,20 +160,31 @@ impl<'v> EntryReader<'v> {
                 limits.narrow(&other);
             }
         }
-        let entry = self.entry.as_object();
-        let taken = entry.into_iter().flat_map(Map::keys);
-        let taken = taken.filter(|key| !self.keys.contains_key(*key) && is_tool_list(key));
-        limits.keys = taken.cloned().collect();
+        limits.keys = taken.into_iter().collect();
         limits
     }
 
-    fn tool_names(&mut self, key: &str) -> Option<BTreeSet<String>> {
-        let names = self.keys.get(key)?.as_array()?.iter();
+    /// The names of such a list, alone or one; patterns, and what is no name, stay behind.
+    fn tool_names(&mut self, key: &str, taken: &mut BTreeSet<String>) -> Option<BTreeSet<String>> {
+        let listed = match self.keys.get(key)? {
+            one @ Value::String(_) => vec![one.clone()],
+            several => several.as_array()?.clone(),
+        };
         let plain = |name: &str| name == "*" || !name.contains(['(', '*', ' ']);
-        let names = names.map(|name| name.as_str().filter(|name| plain(name)).map(str::to_owned));
-        let names = names.collect::<Option<BTreeSet<_>>>()?;
-        self.keys.shift_remove(key);
-        Some(names)
+        let is_name = |one: &Value| one.as_str().is_some_and(plain);
+        let (names, rest): (Vec<Value>, Vec<Value>) = listed.into_iter().partition(is_name);
+        match rest.is_empty() {
+            true => self.keys.shift_remove(key),
+            false => self.keys.insert(key.to_owned(), rest.into()),
+        };
+        taken.insert(key.to_owned());
+        Some(
+            names
+                .iter()
+                .filter_map(Value::as_str)
+                .map(str::to_owned)
+                .collect(),
+        )
     }
 
     fn command(&mut self) -> Read<FoundReach> {
@@ -319,8 +337,4 @@ impl<'v> EntryReader<'v> {
         word.map(|word| word.ok_or("its kind is no text"))
             .transpose()
     }
-}
-
-fn is_tool_list(key: &str) -> bool {
-    key == "tools" || key.ends_with("Tools") || key.ends_with("_tools")
 }

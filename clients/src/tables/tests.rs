@@ -1,5 +1,7 @@
 //! Entries as the clients' own documentation has them.
 
+use std::collections::BTreeSet;
+
 use super::*;
 use crate::document::DocumentForm;
 use crate::found::{FoundReach, FoundServer};
@@ -246,12 +248,26 @@ fn gemini_allows_and_excludes_servers_and_tools() {
     assert_eq!(off, [None, Some("mcp.excluded"), Some("mcp.allowed")]);
     let tools = &found.servers[0].tools;
     assert_eq!(tools.hidden.iter().collect::<Vec<_>>(), ["y"]);
-    assert_eq!(
-        tools.only.as_ref().map(std::collections::BTreeSet::len),
-        Some(2)
-    );
+    assert_eq!(tools.only.as_ref().map(BTreeSet::len), Some(2));
     assert!(found.servers[2].tools.is_none());
     assert_eq!(found.servers[2].left_out[0].key, "excludeTools");
+}
+
+/// One name that is a pattern or no name keeps no other name of its list from counting.
+#[test]
+fn the_names_of_a_list_count_beside_what_is_no_name() {
+    let text = r#"{"mcpServers": {
+        "a": {"command": "a", "excludeTools": ["echo", "run(rm)", 5], "includeTools": "read"},
+        "b": {"command": "b", "excludeTools": ["*"]}}}"#;
+    let found = found(DocumentForm::Json, text, Client::Gemini);
+    let [a, b] = &found.servers[..] else {
+        panic!("{found:?}");
+    };
+    assert_eq!(a.tools.hidden.iter().collect::<Vec<_>>(), ["echo"]);
+    assert!(a.tools.only.as_ref().unwrap().contains("read"));
+    assert_eq!(a.left_out[0].key, "excludeTools");
+    assert_eq!(b.tools.only.as_ref().map(BTreeSet::len), Some(0));
+    assert!(b.tools.hidden.is_empty() && b.left_out.is_empty());
 }
 
 #[test]
