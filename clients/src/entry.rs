@@ -166,9 +166,10 @@ impl<'v> EntryReader<'v> {
 
     /// The names of such a list, alone or one; patterns, and what is no name, stay behind.
     fn tool_names(&mut self, key: &str, taken: &mut BTreeSet<String>) -> Option<BTreeSet<String>> {
-        let listed = match self.keys.get(key)? {
-            one @ Value::String(_) => vec![one.clone()],
-            several => several.as_array()?.clone(),
+        let listed = self.keys.get(key)?;
+        let listed = match listed.is_string() {
+            true => vec![listed.clone()],
+            false => listed.as_array()?.clone(),
         };
         let plain = |name: &str| name == "*" || !name.contains(['(', '*', ' ']);
         let is_name = |one: &Value| one.as_str().is_some_and(plain);
