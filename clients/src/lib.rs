@@ -20,13 +20,13 @@ mod variables;
 
 pub use client::{Client, UnknownClient};
 pub use document::{DOCUMENT_MAX, DocumentError, DocumentForm};
-pub use edit::undo::{ConnectedFile, UndoneFile, undo};
+pub use edit::undo::{BlockedEntry, ConnectedFile, UndoneFile, undo};
 pub use edit::{ClientEditError, EntryPlace, TableForm, append, put, remove};
 pub use export::{
     ConfiguredPiece, ConfiguredServer, ConfiguredText, ExportRefused, ExportedServer, Exporter,
 };
 pub use found::{FoundDocument, FoundInput, FoundReach, FoundServer, KeyLeftOut, ToolLimits};
-pub use own_entry::{NoUrls, OwnReach};
+pub use own_entry::{NoUrls, OwnReach, leads_to_kernel};
 pub use places::{ClientFile, Platform, Reader, UserFolders, files};
 pub use plan::{
     ClientFileRead, Plan, PlannedReach, PlannedServer, PlannedValue, Planner, ProjectStarts,

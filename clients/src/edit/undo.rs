@@ -6,11 +6,13 @@ mod tests;
 
 use std::collections::BTreeSet;
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{ClientEditError, EntryPlace, put, remove};
 use crate::client::Client;
 use crate::document::DocumentForm;
+use crate::own_entry::leads_to_kernel;
 use crate::tables::{at, entry_tables};
 
 /// A file that was connected.
@@ -26,6 +28,21 @@ pub struct ConnectedFile<'t> {
     pub after: Option<&'t str>,
     /// As it is.
     pub now: &'t str,
+    /// Where the kernel is reached over HTTP.
+    pub door: &'t str,
+    /// What did not come back when it was undone before.
+    pub blocked: &'t [BlockedEntry],
+}
+
+/// An entry that was taken out, and whose name the client has given to another server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BlockedEntry {
+    /// The keys that lead to its table.
+    pub table: Vec<String>,
+    /// Its name there.
+    pub name: String,
+    /// As it was.
+    pub entry: Value,
 }
 
 /// The same file afterwards.
@@ -36,7 +53,9 @@ pub struct UndoneFile {
     /// Entries that come back.
     pub restored: Vec<String>,
     /// Entries that cannot come back: the client has other ones by their names now.
-    pub blocked: Vec<String>,
+    pub blocked: Vec<BlockedEntry>,
+    /// Whether this kernel's entry is accounted for; otherwise it may be there in words that nobody knows.
+    pub is_own_known: bool,
 }
 
 /// Undoes what connecting changed.
@@ -48,13 +67,18 @@ pub fn undo(file: &ConnectedFile<'_>) -> Result<UndoneFile, ClientEditError> {
         text: text.map(str::to_owned),
         restored: Vec::new(),
         blocked: Vec::new(),
+        is_own_known: true,
     };
-    if file.after == Some(file.now) {
+    let merge = Merge::new(file)?;
+    let mut undone = if file.after == Some(file.now) {
         let mut undone = whole(file.before);
-        undone.restored = Merge::new(file)?.missing();
-        return Ok(undone);
-    }
-    Merge::new(file)?.run(whole(Some(file.now)))
+        undone.restored = merge.missing();
+        undone
+    } else {
+        merge.run(whole(Some(file.now)))?
+    };
+    merge.unblock(&mut undone)?;
+    Ok(undone)
 }
 
 /// One entry that connecting changed.
@@ -64,6 +88,8 @@ struct ChangedEntry {
     before: Option<Value>,
     after: Option<Value>,
     now: Option<Value>,
+    /// What is there now is this kernel's entry.
+    is_own: bool,
 }
 
 struct Merge<'f> {
@@ -72,6 +98,7 @@ struct Merge<'f> {
     before: Value,
     now: Value,
     entries: Vec<ChangedEntry>,
+    is_own_known: bool,
 }
 
 impl<'f> Merge<'f> {
@@ -86,9 +113,32 @@ impl<'f> Merge<'f> {
             before,
             now,
             entries: Vec::new(),
+            is_own_known: true,
         };
         merge.entries = merge.changed(after.as_ref());
+        let table = file.client.table_in(&merge.now);
+        let was_there = after.is_none_or(|after| entry(&after, &table, file.own).is_some());
+        merge.is_own_known = !was_there || merge.entries.iter().any(|entry| entry.is_own);
         Ok(merge)
+    }
+
+    /// Whether an entry is this kernel's by now; its user may have renamed it, or added to it.
+    fn is_own(&self, after: Option<&Value>, table: &[String], name: &str) -> bool {
+        let get = |document: &Value, name: &str| entry(document, table, name);
+        let Some(now) = get(&self.now, name) else {
+            return false;
+        };
+        let written = after.and_then(|after| get(after, self.file.own));
+        let has_name = name == self.file.own;
+        if has_name && written.as_ref().is_some_and(|own| leads_to_same(own, &now)) {
+            return true;
+        }
+        let door = written.as_ref().and_then(address).unwrap_or(self.file.door);
+        let leads =
+            |entry: &Value| leads_to_kernel(entry, self.file.door) || leads_to_kernel(entry, door);
+        // One that led here before connecting is its user's.
+        let was_own = !has_name && get(&self.before, name).is_some_and(|before| leads(&before));
+        table == self.file.client.table_in(&self.now) && leads(&now) && !was_own
     }
 
     fn changed(&self, after: Option<&Value>) -> Vec<ChangedEntry> {
@@ -108,10 +158,10 @@ impl<'f> Merge<'f> {
             };
             let mut all = names(&self.before);
             all.extend(after.map(names).unwrap_or_default());
-            if after.is_none() {
-                all.insert(self.file.own.to_owned());
-            }
+            let now = names(&self.now).into_iter();
+            all.extend(now.filter(|name| self.is_own(after, &table, name)));
             for name in all {
+                let is_own = self.is_own(after, &table, &name);
                 let get = |document: &Value| entry(document, &table, &name);
                 let (before, now) = (get(&self.before), get(&self.now));
                 let after = match after {
@@ -120,15 +170,15 @@ impl<'f> Merge<'f> {
                     None => now.clone(),
                 };
                 // An entry that only the client changed is the client's.
-                let own = after.is_some() && name == self.file.own;
-                let theirs = self.file.after.is_none() && now.is_some() && !own;
-                if before != after && !theirs {
+                let theirs = self.file.after.is_none() && now.is_some();
+                if is_own || (before != after && !theirs) {
                     changed.push(ChangedEntry {
                         table: table.clone(),
                         name,
                         before,
                         after,
                         now,
+                        is_own,
                     });
                 }
             }
@@ -158,14 +208,40 @@ impl<'f> Merge<'f> {
                     undone.restored.push(entry.name.clone());
                 }
                 WayBack::Remove => text = remove(self.form, &text, place)?,
-                WayBack::Blocked => undone.blocked.push(entry.name.clone()),
+                WayBack::Blocked(value) => undone.blocked.push(BlockedEntry {
+                    table: entry.table.clone(),
+                    name: entry.name.clone(),
+                    entry: value.clone(),
+                }),
             }
         }
         text = self.without_new_tables(text)?;
         let rest = self.form.read(&text)?;
         let empty = rest.is_null() || rest.as_object().is_some_and(serde_json::Map::is_empty);
         undone.text = (self.file.before.is_some() || !empty).then_some(text);
+        undone.is_own_known = self.is_own_known;
         Ok(undone)
+    }
+
+    /// What did not come back before does, if its name is free by now.
+    fn unblock(&self, undone: &mut UndoneFile) -> Result<(), ClientEditError> {
+        for blocked in self.file.blocked {
+            let text = undone.text.clone().unwrap_or_default();
+            match entry(&self.form.read(&text)?, &blocked.table, &blocked.name) {
+                Some(now) if now == blocked.entry => {}
+                Some(_) => undone.blocked.push(blocked.clone()),
+                None => {
+                    let place = EntryPlace {
+                        table: &blocked.table,
+                        shape: self.file.client.shape(),
+                        name: &blocked.name,
+                    };
+                    undone.text = Some(put(self.form, &text, place, &blocked.entry)?);
+                    undone.restored.push(blocked.name.clone());
+                }
+            }
+        }
+        Ok(())
     }
 
     /// A table that came with the entry goes with it.
@@ -200,7 +276,7 @@ enum WayBack<'e> {
     Done,
     Restore(&'e Value),
     Remove,
-    Blocked,
+    Blocked(&'e Value),
 }
 
 impl ChangedEntry {
@@ -209,11 +285,9 @@ impl ChangedEntry {
             (before, _, now) if before == now => WayBack::Done,
             (Some(before), after, now) if after == now || now.is_none() => WayBack::Restore(before),
             // The client may have added something to the entry; it is ours as long as it leads to the same.
-            (Some(before), Some(after), Some(now)) if leads_to_same(after, now) => {
-                WayBack::Restore(before)
-            }
-            (Some(_), _, _) => WayBack::Blocked,
-            (None, Some(after), Some(now)) if leads_to_same(after, now) => WayBack::Remove,
+            (Some(before), _, _) if self.is_own => WayBack::Restore(before),
+            (Some(before), _, _) => WayBack::Blocked(before),
+            (None, _, _) if self.is_own => WayBack::Remove,
             (None, _, _) => WayBack::Done,
         }
     }
@@ -231,6 +305,12 @@ fn leads_to_same(one: &Value, other: &Value) -> bool {
         "uri",
     ];
     keys.iter().all(|key| one.get(key) == other.get(key))
+}
+
+/// Where an entry leads that starts nothing.
+pub(crate) fn address(entry: &Value) -> Option<&str> {
+    let keys = ["url", "serverUrl", "httpUrl", "uri"];
+    keys.iter().find_map(|key| entry.get(key)?.as_str())
 }
 
 fn entry(document: &Value, table: &[String], name: &str) -> Option<Value> {

@@ -3,6 +3,7 @@
 use super::*;
 use crate::edit::TableForm;
 
+const DOOR: &str = "http://127.0.0.1:7332/mcp";
 const BEFORE: &str = r#"{
   // mine
   "mcpServers": {
@@ -38,6 +39,8 @@ fn undone(before: Option<&str>, after: Option<&str>, now: &str) -> UndoneFile {
         before,
         after,
         now,
+        door: DOOR,
+        blocked: &[],
     })
     .unwrap()
 }
@@ -100,7 +103,7 @@ fn an_entry_whose_name_was_given_away_is_reported() {
         .replace("\"mgp\"", "\"fs\"")
         .replace("/bin/mgp", "other");
     let undone = undone(Some(BEFORE), Some(&after), &now);
-    assert_eq!(undone.blocked, ["fs"]);
+    assert_eq!(undone.blocked[0].name, "fs");
     assert_eq!(undone.restored, ["db"]);
     assert_eq!(servers(&undone)["fs"]["command"], "other");
 }
@@ -154,6 +157,8 @@ fn entries_of_lists_and_of_projects_come_back() {
         before: Some(before),
         after: Some(&after),
         now: &now,
+        door: DOOR,
+        blocked: &[],
     };
     let text = undo(&file).unwrap().text.unwrap();
     let read = DocumentForm::Yaml.read(&text).unwrap();
@@ -176,10 +181,62 @@ fn entries_of_lists_and_of_projects_come_back() {
         before: Some(before),
         after: Some(after),
         now,
+        door: DOOR,
+        blocked: &[],
     };
     let text = undo(&file).unwrap().text.unwrap();
     let read = DocumentForm::Json.read(&text).unwrap();
     let want =
         serde_json::json!({"projects": {"/w": {"mcpServers": {"a": {"command": "a"}}, "h": 2}}});
     assert_eq!(read, want);
+}
+
+/// Its user renamed it, or added to it; what led here before connecting is the user's.
+#[test]
+fn an_entry_that_starts_this_kernel_goes_by_any_name() {
+    let after = connected();
+    let more = after.replace("\"stdio\"", "\"stdio\", \"--agent\", \"zed\"");
+    let renamed = more.replace("\"mgp\"", "\"kernel\"");
+    let address = r#"{"mcpServers": {"k": {"url": "http://localhost:7332/mcp/p/x"}}}"#;
+    for now in [more.as_str(), &renamed, address] {
+        for after in [Some(after.as_str()), None] {
+            let undone = undone(Some(BEFORE), after, now);
+            assert!(undone.is_own_known, "{now}");
+            let names = servers(&undone);
+            let names: BTreeSet<_> = names.as_object().unwrap().keys().cloned().collect();
+            let wanted = BTreeSet::from(["db", "fs"].map(str::to_owned));
+            assert_eq!(names, wanted, "{now}");
+        }
+    }
+    let users = r#"{"mcpServers": {"k": {"command": "mgp", "args": ["stdio"]}}}"#;
+    let after = users.replace(
+        "{\"k\"",
+        "{\"mgp\": {\"command\": \"/bin/mgp\", \"args\": [\"stdio\"]}, \"k\"",
+    );
+    let now = after.replace("\"mgp\", \"args\": [", "\"mgp\", \"args\": [\"-v\", ");
+    let undone = undone(Some(users), Some(&after), &now);
+    assert_eq!(servers(&undone)["k"]["args"][0], "-v");
+    assert!(servers(&undone).get("mgp").is_none());
+}
+
+/// Another server at another address, or in words that nobody knows.
+#[test]
+fn an_entry_that_leads_elsewhere_stays() {
+    for other in [
+        r#"{"url": "http://localhost:73321/mcp"}"#,
+        r#"{"url": "https://kernel.test/mcp"}"#,
+        r#"{"command": "wrapper", "args": ["mgp", "stdio"]}"#,
+        r#"{"command": "mgp-fixture", "args": ["stdio"]}"#,
+    ] {
+        let now = format!(r#"{{"mcpServers": {{"mgp": {other}}}}}"#);
+        for after in [Some(connected()), None] {
+            let undone = undone(Some(BEFORE), after.as_deref(), &now);
+            assert!(!undone.is_own_known, "{other}");
+            assert_eq!(
+                servers(&undone)["mgp"],
+                DocumentForm::Json.read(other).unwrap()
+            );
+            assert_eq!(undone.restored, ["db", "fs"]);
+        }
+    }
 }

@@ -13,7 +13,7 @@ use mgp_protocol::mgp::agents::{Add, List, Made, Token};
 use serde_json::{Value, json};
 
 use self::client_file::ClientFileEdit;
-use super::import::{doubled, sources};
+use super::import::{USUAL_DOOR, doubled, sources};
 use crate::cli::args::Connect;
 use crate::cli::client::{CliContext, read};
 use crate::cli::commands::agents::{self, ListedAgents};
@@ -22,8 +22,8 @@ use crate::cli::failure::Failure;
 use crate::cli::print::{ask_yes, report, say};
 use crate::cli::words::{plain, plain_lines};
 
-/// What the entry is called.
-const ENTRY: &str = "mgp";
+/// What the entry is called; by the second name where the first is another server's.
+const ENTRIES: [&str; 2] = ["mgp", "mgp-kernel"];
 /// What is shown in place of a token.
 const UNSEEN: &str = "…";
 
@@ -80,20 +80,21 @@ fn one(context: &CliContext, typed: &Connect, client: Client) -> Result<Value, F
         sets::named(context, set)?;
     }
     let reach = own_reach(context, typed)?;
-    let entry = entry(client, &reach)?;
+    let address = running_door(context)?;
+    let address = address.as_deref().unwrap_or(USUAL_DOOR);
+    let own = match file.own_name(&entry(client, ENTRIES[0], &reach)?, address) {
+        Err(_) if typed.print => ENTRIES[0],
+        own => own?,
+    };
+    let entry = entry(client, own, &reach)?;
     if typed.print {
-        let table = json!({ client.table(): { ENTRY: entry } });
-        if !context.json {
-            report(format_args!("for {client}, in {}:", file.path.display()));
-            say(file.in_form(&table)?)?;
-        }
-        return Ok(json!({"client": client.word(), "file": file.path, "entry": table}));
+        return print(context, &file, &json!({ client.table(): { own: entry } }));
     }
     let doubled = match typed.take_out {
         true => doubled(context, &file.path, client)?,
         false => Vec::new(),
     };
-    let after = file.with(ENTRY, &entry, &doubled)?;
+    let after = file.with(own, &entry, &doubled)?;
     let limits = carried::NewRules::new(&doubled)?;
     let names: Vec<_> = doubled.iter().map(|server| &server.name).collect();
     let not_carried = carried::not_carried(&doubled);
@@ -114,7 +115,7 @@ fn one(context: &CliContext, typed: &Connect, client: Client) -> Result<Value, F
     }
     if !context.json {
         say(plain_lines(&file.difference(&after)))?;
-        let started = carried::kept_from_starting(client, &file.document()?, ENTRY);
+        let started = carried::kept_from_starting(client, &file.document()?, own);
         for line in limits.lines().iter().chain(&not_carried).chain(&started) {
             say(plain(line))?;
         }
@@ -128,16 +129,26 @@ fn one(context: &CliContext, typed: &Connect, client: Client) -> Result<Value, F
     let after = match reach {
         OwnReach::Url { url, .. } => {
             let token = token(context, typed, client)?;
-            let entry = self::entry(client, &OwnReach::Url { url, token })?;
-            file.with(ENTRY, &entry, &doubled)?
+            let entry = self::entry(client, own, &OwnReach::Url { url, token })?;
+            file.with(own, &entry, &doubled)?
         }
         OwnReach::Command { .. } => after,
     };
-    let kept = file.connect(ENTRY, &after, typed.http)?;
+    let kept = file.connect(own, &after, typed.http, address)?;
     if !context.json {
         tell_connected(client, kept.as_deref())?;
     }
     Ok(told(true))
+}
+
+/// Shows what to write by hand.
+fn print(context: &CliContext, file: &ClientFileEdit, table: &Value) -> Result<Value, Failure> {
+    let client = file.client;
+    if !context.json {
+        report(format_args!("for {client}, in {}:", file.path.display()));
+        say(file.in_form(table)?)?;
+    }
+    Ok(json!({"client": client.word(), "file": file.path, "entry": table}))
 }
 
 fn tell_connected(client: Client, kept: Option<&Path>) -> Result<(), Failure> {
@@ -169,20 +180,22 @@ fn own_reach(context: &CliContext, typed: &Connect) -> Result<OwnReach, Failure>
     })
 }
 
-fn entry(client: Client, reach: &OwnReach) -> Result<Value, Failure> {
-    let entry = client.own_entry(ENTRY, reach);
+fn entry(client: Client, name: &str, reach: &OwnReach) -> Result<Value, Failure> {
+    let entry = client.own_entry(name, reach);
     entry.map_err(|none| Failure::Usage(none.to_string()))
 }
 
 fn undo(context: &CliContext, typed: &Connect, client: Client) -> Result<Value, Failure> {
     let file = ClientFileEdit::of(context, client)?;
-    let undone = file.undone(ENTRY)?;
+    let door = running_door(context)?;
+    let undone = file.undone(door.as_deref().unwrap_or(USUAL_DOOR))?;
     let exact = file.is_as_before(undone.text.as_deref())?;
+    let blocked: Vec<_> = undone.blocked.iter().map(|entry| &entry.name).collect();
     let told = |changed: bool, copy: Option<&Path>| {
         json!({
             "client": client.word(), "file": file.path, "changed": changed,
             "as_before": changed && exact, "restored": undone.restored,
-            "not_restored": undone.blocked, "copy": copy,
+            "not_restored": blocked, "copy": copy,
         })
     };
     let changed = match &undone.text {
@@ -195,6 +208,7 @@ fn undo(context: &CliContext, typed: &Connect, client: Client) -> Result<Value, 
                 "{client} has no entry of this kernel: {}",
                 file.path.display()
             ))?;
+            tell_blocked(client, &undone);
         }
         if exact {
             file.restore(&undone)?;
@@ -215,16 +229,21 @@ fn undo(context: &CliContext, typed: &Connect, client: Client) -> Result<Value, 
             true => say(format_args!("{client} is as it was before"))?,
             false => say(plain(&merged(client, &undone)))?,
         }
-        for name in &undone.blocked {
-            report(plain(&format!(
-                "{name}: {client} has another server of this name now; the one that was taken out did not come back"
-            )));
-        }
+        tell_blocked(client, &undone);
         if let Some(copy) = &copy {
             report(format_args!("as it was: {}", copy.display()));
         }
     }
     Ok(told(true, copy.as_deref()))
+}
+
+fn tell_blocked(client: Client, undone: &UndoneFile) {
+    for entry in &undone.blocked {
+        report(plain(&format!(
+            "{}: {client} has another server of this name now; the one that was taken out did not come back",
+            entry.name
+        )));
+    }
 }
 
 /// What undoing did where the client had changed its file.
@@ -234,6 +253,11 @@ fn merged(client: Client, undone: &UndoneFile) -> String {
         [one] => format!("; {one} is back"),
         many => format!("; {} are back", many.join(", ")),
     };
+    if !undone.is_own_known {
+        return format!(
+            "{client}: no entry of this kernel was found{back}; if one is there in other words, take it out by hand"
+        );
+    }
     format!(
         "{client} has no entry of this kernel any more{back}; what was changed there since stays"
     )
@@ -276,18 +300,17 @@ fn over_stdio(context: &CliContext, typed: &Connect) -> Result<OwnReach, Failure
 
 /// Where the kernel that runs is reached over HTTP.
 fn door(context: &CliContext) -> Result<String, Failure> {
-    let doors = context
-        .status()?
-        .map(|status| status.doors)
-        .unwrap_or_default();
-    let url = doors
-        .iter()
-        .find_map(|door| agents::url(door))
-        .map(str::to_owned);
+    let url = running_door(context)?;
     url.ok_or_else(|| {
         let none = "no kernel with an HTTP door is running: `mgp up --detach` starts one";
         Failure::Other(none.to_owned())
     })
+}
+
+fn running_door(context: &CliContext) -> Result<Option<String>, Failure> {
+    let status = context.status()?;
+    let mut doors = status.iter().flat_map(|status| &status.doors);
+    Ok(doors.find_map(|door| agents::url(door)).map(str::to_owned))
 }
 
 /// Each client has an agent and a token of its own; one that it had is good for nothing from then on.

@@ -30,7 +30,7 @@ use crate::config;
 use crate::config::edit::{self, NewServer};
 
 /// The door of a kernel that is not told another one.
-const USUAL_DOOR: &str = "http://127.0.0.1:7332";
+pub(super) const USUAL_DOOR: &str = "http://127.0.0.1:7332";
 
 /// What is to be written, and where.
 struct EntriesToWrite {

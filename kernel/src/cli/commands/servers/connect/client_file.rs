@@ -5,14 +5,17 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use mgp_clients::{Client, ConnectedFile, DocumentForm, EntryPlace, UndoneFile, put, remove, undo};
+use mgp_clients::{
+    BlockedEntry, Client, ConnectedFile, DocumentForm, EntryPlace, UndoneFile, leads_to_kernel,
+    put, remove, undo,
+};
 use mgp_store::atomic_file;
 use mgp_store::regular_file;
 use mgp_store::trouble::explained;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::user_file;
+use super::{ENTRIES, user_file};
 use crate::cli::client::CliContext;
 use crate::cli::commands::servers::import::DoubledServer;
 use crate::cli::commands::servers::secrets;
@@ -28,6 +31,16 @@ struct ConnectRecord {
     before: Option<String>,
     /// The text as it was written last.
     after: String,
+    /// What this kernel's entry is called; older records do not say.
+    #[serde(default = "usual_name")]
+    own: String,
+    /// What did not come back when it was undone before.
+    #[serde(default)]
+    blocked: Vec<BlockedEntry>,
+}
+
+fn usual_name() -> String {
+    ENTRIES[0].to_owned()
 }
 
 /// The user's file of a client, as it is.
@@ -80,6 +93,10 @@ impl ClientFileEdit {
         let mut text = edited(self.client, self.before(), name, entry).map_err(failed)?;
         let document = self.document()?;
         for taken in without {
+            // This kernel's entry has its place already.
+            if taken.project.is_none() && taken.name == name {
+                continue;
+            }
             let table = match &taken.project {
                 None => self.client.table_in(&document),
                 Some(folder) => ["projects", folder, self.client.table()]
@@ -104,7 +121,7 @@ impl ClientFileEdit {
     }
 
     /// What undoing would make of the file.
-    pub(super) fn undone(&self, own: &str) -> Result<UndoneFile, Failure> {
+    pub(super) fn undone(&self, door: &str) -> Result<UndoneFile, Failure> {
         let record = self.record()?;
         let copy = self.copied()?;
         // Without a record only the copy says what was there.
@@ -114,10 +131,12 @@ impl ClientFileEdit {
         };
         let file = ConnectedFile {
             client: self.client,
-            own,
+            own: record.as_ref().map_or(ENTRIES[0], |record| &record.own),
             before,
             after: record.as_ref().map(|record| record.after.as_str()),
             now: self.before(),
+            door,
+            blocked: record.as_ref().map_or(&[], |record| &record.blocked),
         };
         let undone = undo(&file);
         let mut undone =
@@ -182,39 +201,74 @@ impl ClientFileEdit {
         own: &str,
         text: &str,
         private: bool,
+        door: &str,
     ) -> Result<Option<PathBuf>, Failure> {
         let record = self.record()?;
-        let is_connected = self.has(own)?;
-        let before = match &record {
-            Some(record) if self.text.as_deref() == Some(&record.after) => record.before.clone(),
+        let undone = || -> Result<_, Failure> {
+            let undone = self.undone(door)?;
+            Ok((undone.text, undone.blocked))
+        };
+        let is_connected = self.entry(own)?.is_some();
+        let (before, blocked) = match record {
+            Some(record) if self.text.as_deref() == Some(&record.after) => {
+                (record.before, record.blocked)
+            }
             // The client changed it since: what undoing would make of it is what comes back.
-            Some(_) => self.undone(own)?.text,
-            None if is_connected && self.kept().exists() => self.undone(own)?.text,
-            None => self.text.clone(),
+            Some(_) => undone()?,
+            None if is_connected && self.kept().exists() => undone()?,
+            None => (self.text.clone(), Vec::new()),
         };
         let record = ConnectRecord {
             before,
             after: text.to_owned(),
+            own: own.to_owned(),
+            blocked,
         };
-        let bytes = serde_json::to_vec(&record).expect("texts are JSON");
+        // First: a file that is written without it could not be undone.
+        self.write_record(&record)?;
+        self.write(text, private)
+    }
+
+    fn write_record(&self, record: &ConnectRecord) -> Result<(), Failure> {
+        let bytes = serde_json::to_vec(record).expect("texts are JSON");
         let failed = |error: io::Error| Failure::Other(explained(&self.record_path(), &error));
         if let Some(folder) = self.path.parent() {
             fs::create_dir_all(folder).map_err(failed)?;
         }
-        // First: a file that is written without it could not be undone.
-        atomic_file::write_with_mode(&self.record_path(), &bytes, 0o600).map_err(failed)?;
-        self.write(text, private)
+        atomic_file::write_with_mode(&self.record_path(), &bytes, 0o600).map_err(failed)
     }
 
-    /// Whether there is an entry of this name.
-    fn has(&self, name: &str) -> Result<bool, Failure> {
+    /// What this kernel's entry is called: as it is, or by a name that no other server has.
+    pub(super) fn own_name(&self, entry: &Value, door: &str) -> Result<&'static str, Failure> {
+        let mut free = None;
+        for name in ENTRIES {
+            match self.entry(name)? {
+                Some(there) if leads_to_kernel(&there, door) || starts_same(&there, entry) => {
+                    return Ok(name);
+                }
+                Some(_) => {}
+                None => free = free.or(Some(name)),
+            }
+        }
+        free.ok_or_else(|| {
+            Failure::Other(format!(
+                "{}: {} are other servers there, and this kernel's entry has no name; rename one of them",
+                self.path.display(),
+                ENTRIES.join(" and ")
+            ))
+        })
+    }
+
+    /// The entry of this name.
+    fn entry(&self, name: &str) -> Result<Option<Value>, Failure> {
         let document = self.document()?;
         let table = self.client.table_in(&document);
         let table = table
             .iter()
             .try_fold(&document, |value, key| value.get(key));
-        let entries = table.map(Client::entries).unwrap_or_default();
-        Ok(entries.iter().any(|(own, _)| *own == name))
+        let mut entries = table.map(Client::entries).unwrap_or_default().into_iter();
+        let named = entries.find(|(own, _)| *own == name);
+        Ok(named.map(|(_, entry)| entry.clone()))
     }
 
     /// Writes what undoing makes of it. The copy stays until all that was taken out is back; answers where it is,
@@ -232,20 +286,30 @@ impl ClientFileEdit {
             None => {}
         }
         let exact = self.is_as_before(undone.text.as_deref())?;
-        let complete = undone.blocked.is_empty() && !self.loses_remarks(undone)?;
+        let is_back = undone.blocked.is_empty();
+        let complete = is_back && undone.is_own_known && !self.loses_remarks(undone)?;
         let gone = undone.text.is_none();
-        match exact || (complete && !gone) {
+        match (exact && is_back) || (complete && !gone) {
             true => {
                 remove_if_there(&self.kept())?;
                 remove_if_there(&self.record_path())?;
-                Ok(None)
             }
-            false if self.kept().exists() => Ok(Some(self.kept())),
-            false => {
-                remove_if_there(&self.record_path())?;
-                Ok(None)
-            }
+            false if !is_back && undone.is_own_known => self.keep_blocked(undone)?,
+            false if self.kept().exists() || !undone.is_own_known => {}
+            false => remove_if_there(&self.record_path())?,
         }
+        Ok(Some(self.kept()).filter(|kept| kept.exists()))
+    }
+
+    /// What did not come back stays in the record, with nothing else to undo.
+    fn keep_blocked(&self, undone: &UndoneFile) -> Result<(), Failure> {
+        let own = self.record()?.map_or_else(usual_name, |record| record.own);
+        self.write_record(&ConnectRecord {
+            before: undone.text.clone(),
+            after: undone.text.clone().unwrap_or_default(),
+            own,
+            blocked: undone.blocked.clone(),
+        })
     }
 
     /// Whether entries came back without the remarks that they may have had.
@@ -340,6 +404,12 @@ impl ClientFileEdit {
     }
 }
 
+/// Whether both start one program, whatever it is called.
+fn starts_same(one: &Value, other: &Value) -> bool {
+    let program = |entry: &Value| entry.get("command").or_else(|| entry.get("cmd")).cloned();
+    program(one).is_some_and(|one| Some(one) == program(other))
+}
+
 fn edited(client: Client, text: &str, name: &str, entry: &Value) -> Result<String, String> {
     let form = client.form();
     let document = form.read(text).map_err(|why| why.to_string())?;
@@ -375,6 +445,7 @@ mod tests {
 
     use super::*;
 
+    const DOOR: &str = "http://127.0.0.1:7332/mcp";
     const BEFORE: &str =
         "{\"mcpServers\": {\"fs\": {\"command\": \"files\"}, \"db\": {\"command\": \"db\"}}}\n";
 
@@ -407,12 +478,12 @@ mod tests {
             let taken: Vec<_> = taken.iter().map(|name| doubled(name)).collect();
             let entry = json!({"command": "/bin/mgp", "args": ["stdio"]});
             let text = file.with("mgp", &entry, &taken).unwrap();
-            file.connect("mgp", &text, false).unwrap();
+            file.connect("mgp", &text, false, DOOR).unwrap();
         }
 
         fn undo(&self) -> Option<PathBuf> {
             let file = self.open();
-            file.restore(&file.undone("mgp").unwrap()).unwrap()
+            file.restore(&file.undone(DOOR).unwrap()).unwrap()
         }
     }
 
@@ -460,8 +531,8 @@ mod tests {
         let file = CursorFile::new(BEFORE);
         let edit = file.open();
         fs::write(&file.path, "{\"theme\": 1}").unwrap();
-        assert!(edit.connect("mgp", "{}", false).is_err());
-        assert!(edit.restore(&edit.undone("mgp").unwrap()).is_err());
+        assert!(edit.connect("mgp", "{}", false, DOOR).is_err());
+        assert!(edit.restore(&edit.undone(DOOR).unwrap()).is_err());
         assert_eq!(file.text(), "{\"theme\": 1}");
     }
 
@@ -476,5 +547,83 @@ mod tests {
         let copy = file.undo().unwrap();
         assert_eq!(fs::read_to_string(copy).unwrap(), remark);
         assert!(file.text().contains("files") && !file.text().contains("mgp"));
+    }
+
+    /// It waits in the record, whatever is connected and undone in between, until its name is free.
+    #[test]
+    fn an_entry_that_did_not_come_back_outlives_a_reconnect() {
+        let file = CursorFile::new(BEFORE);
+        file.connect(&["fs"]);
+        let other = file
+            .text()
+            .replace("\"db\": {", "\"fs\": {\"command\": \"other\"}, \"db\": {");
+        fs::write(&file.path, other).unwrap();
+        assert!(file.undo().is_some());
+        for _ in 0..2 {
+            file.connect(&[]);
+            let undone = file.open().undone(DOOR).unwrap();
+            assert_eq!(undone.blocked[0].name, "fs");
+            assert!(file.undo().is_some());
+            assert!(file.text().contains("other") && !file.text().contains("/bin/mgp"));
+            assert!(file.open().record_path().exists());
+        }
+        let freed = file.text().replace("\"fs\"", "\"other\"");
+        fs::write(&file.path, freed).unwrap();
+        file.connect(&[]);
+        assert_eq!(file.undo(), None);
+        let servers = file.open().document().unwrap()["mcpServers"].clone();
+        assert_eq!(servers["fs"]["command"], "files");
+        assert_eq!(servers["other"]["command"], "other");
+        assert!(!file.open().record_path().exists());
+    }
+
+    /// A server of the user's that is called as this kernel's entry usually is.
+    #[test]
+    fn the_entry_takes_no_other_servers_name() {
+        let entry = json!({"command": "/bin/mgp", "args": ["stdio"]});
+        let name = |text: &str| CursorFile::new(text).open().own_name(&entry, DOOR);
+        let taken = "{\"mcpServers\": {\"mgp\": {\"command\": \"mgp-fixture\"}}}\n";
+        assert_eq!(name("{}").unwrap(), "mgp");
+        assert_eq!(name(taken).unwrap(), "mgp-kernel");
+        let own = taken.replace("mgp-fixture\"", "/old/mgp\", \"args\": [\"stdio\"]");
+        assert_eq!(name(&own).unwrap(), "mgp");
+        let ours = own.replace("\"mgp\"", "\"mgp-kernel\"");
+        assert_eq!(name(&ours).unwrap(), "mgp-kernel");
+        let both = taken.replace("}}}", "}, \"mgp-kernel\": {\"command\": \"x\"}}}");
+        assert!(name(&both).unwrap_err().to_string().contains("rename one"));
+
+        let file = CursorFile::new(taken);
+        let edit = file.open();
+        let text = edit.with("mgp-kernel", &entry, &[doubled("mgp")]).unwrap();
+        edit.connect("mgp-kernel", &text, false, DOOR).unwrap();
+        let servers = file.open().document().unwrap()["mcpServers"].clone();
+        assert_eq!(servers, json!({"mgp-kernel": entry}));
+        fs::write(
+            &file.path,
+            file.text().replace("\"args\"", "\"x\": 1, \"args\""),
+        )
+        .unwrap();
+        assert_eq!(file.undo(), None);
+        let servers = file.open().document().unwrap()["mcpServers"].clone();
+        assert_eq!(servers, json!({"mgp": {"command": "mgp-fixture"}}));
+    }
+
+    /// It may be there in words that nobody knows: what undoing needs stays.
+    #[test]
+    fn the_copies_stay_while_the_entry_is_not_found() {
+        let file = CursorFile::new(BEFORE);
+        file.connect(&["fs"]);
+        let written = file.text().replace("\"mgp\"", "\"kernel\"");
+        let unknown = written.replace("/bin/mgp", "/bin/wrapper");
+        fs::write(&file.path, unknown).unwrap();
+        assert!(file.undo().is_some() && file.open().record_path().exists());
+        fs::write(
+            &file.path,
+            written.replace("\"stdio\"", "\"stdio\", \"--agent\", \"zed\""),
+        )
+        .unwrap();
+        assert_eq!(file.undo(), None);
+        assert!(!file.text().contains("mgp") && file.text().contains("files"));
+        assert!(!file.open().record_path().exists());
     }
 }
