@@ -9,6 +9,7 @@ mod edit;
 mod entry;
 mod export;
 mod found;
+mod kernel_entry;
 mod own_entry;
 mod places;
 mod plan;
@@ -26,7 +27,8 @@ pub use export::{
     ConfiguredPiece, ConfiguredServer, ConfiguredText, ExportRefused, ExportedServer, Exporter,
 };
 pub use found::{FoundDocument, FoundInput, FoundReach, FoundServer, KeyLeftOut, ToolLimits};
-pub use own_entry::{NoUrls, OwnReach, leads_to_kernel};
+pub use kernel_entry::leads_to_kernel;
+pub use own_entry::{NoUrls, OwnReach};
 pub use places::{ClientFile, Platform, Reader, UserFolders, files};
 pub use plan::{
     ClientFileRead, Plan, PlannedReach, PlannedServer, PlannedValue, Planner, ProjectStarts,

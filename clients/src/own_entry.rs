@@ -1,13 +1,10 @@
 //! This kernel's entry in a client's file.
 
-use std::path::Path;
-
 use serde_json::{Value, json};
 
 use crate::client::Client;
 use crate::document::DocumentForm;
 use crate::edit::TableForm;
-use crate::edit::undo::address;
 
 /// How the client reaches the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,50 +29,6 @@ pub enum OwnReach {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0} starts commands only, and has no place for a URL; leave out --http")]
 pub struct NoUrls(pub Client);
-
-/// Whether an entry starts this kernel's program, or has an address at its door.
-#[must_use]
-pub fn leads_to_kernel(entry: &Value, door: &str) -> bool {
-    if let Some(address) = address(entry) {
-        return origin(address).is_some_and(|origin| Some(origin) == self::origin(door));
-    }
-    let words = words(entry);
-    let program = words.first().and_then(|word| Path::new(word).file_name());
-    program.is_some_and(|program| program == "mgp") && words[1..].contains(&"stdio")
-}
-
-/// The words of its command, whichever way the client writes it.
-fn words(entry: &Value) -> Vec<&str> {
-    let command = entry.get("command").or_else(|| entry.get("cmd"));
-    // Zed had the words in a table of their own.
-    let (command, args) = match command.filter(|command| command.is_object()) {
-        Some(table) => (table.get("path"), table.get("args")),
-        None => (command, entry.get("args")),
-    };
-    [texts(command), texts(args)].concat()
-}
-
-fn texts(value: Option<&Value>) -> Vec<&str> {
-    match value {
-        Some(Value::String(text)) => vec![text],
-        Some(Value::Array(list)) => list.iter().filter_map(Value::as_str).collect(),
-        Some(_) | None => Vec::new(),
-    }
-}
-
-/// The scheme, host and port of an address; the names of this machine are one.
-fn origin(address: &str) -> Option<(&str, String)> {
-    let (scheme, rest) = address.split_once("://")?;
-    let host = rest.split(['/', '?', '#']).next()?.to_ascii_lowercase();
-    let local = ["localhost", "[::1]"].iter();
-    let local = local.filter_map(|name| host.strip_prefix(name));
-    let mut ports = local.filter(|port| port.is_empty() || port.starts_with(':'));
-    let host = match ports.next() {
-        Some(port) => format!("127.0.0.1{port}"),
-        None => host,
-    };
-    Some((scheme, host))
-}
 
 impl Client {
     /// How its files are written.

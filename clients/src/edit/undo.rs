@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::{ClientEditError, EntryPlace, put, remove};
 use crate::client::Client;
 use crate::document::DocumentForm;
-use crate::own_entry::leads_to_kernel;
+use crate::kernel_entry::{address, leads_to_kernel};
 use crate::tables::{at, entry_tables};
 
 /// A file that was connected.
@@ -305,12 +305,6 @@ fn leads_to_same(one: &Value, other: &Value) -> bool {
         "uri",
     ];
     keys.iter().all(|key| one.get(key) == other.get(key))
-}
-
-/// Where an entry leads that starts nothing.
-pub(crate) fn address(entry: &Value) -> Option<&str> {
-    let keys = ["url", "serverUrl", "httpUrl", "uri"];
-    keys.iter().find_map(|key| entry.get(key)?.as_str())
 }
 
 fn entry(document: &Value, table: &[String], name: &str) -> Option<Value> {

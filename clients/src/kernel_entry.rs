@@ -1,0 +1,55 @@
+//! Which entries of a client lead to this kernel, whatever they are called.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+/// Whether an entry starts this kernel's program, or has an address at its door.
+#[must_use]
+pub fn leads_to_kernel(entry: &Value, door: &str) -> bool {
+    if let Some(address) = address(entry) {
+        return origin(address).is_some_and(|origin| Some(origin) == self::origin(door));
+    }
+    let words = words(entry);
+    let program = words.first().and_then(|word| Path::new(word).file_name());
+    program.is_some_and(|program| program == "mgp") && words[1..].contains(&"stdio")
+}
+
+/// The words of its command, whichever way the client writes it.
+fn words(entry: &Value) -> Vec<&str> {
+    let command = entry.get("command").or_else(|| entry.get("cmd"));
+    // Zed had the words in a table of their own.
+    let (command, args) = match command.filter(|command| command.is_object()) {
+        Some(table) => (table.get("path"), table.get("args")),
+        None => (command, entry.get("args")),
+    };
+    [texts(command), texts(args)].concat()
+}
+
+fn texts(value: Option<&Value>) -> Vec<&str> {
+    match value {
+        Some(Value::String(text)) => vec![text],
+        Some(Value::Array(list)) => list.iter().filter_map(Value::as_str).collect(),
+        Some(_) | None => Vec::new(),
+    }
+}
+
+/// The scheme, host and port of an address; the names of this machine are one.
+fn origin(address: &str) -> Option<(&str, String)> {
+    let (scheme, rest) = address.split_once("://")?;
+    let host = rest.split(['/', '?', '#']).next()?.to_ascii_lowercase();
+    let local = ["localhost", "[::1]"].iter();
+    let local = local.filter_map(|name| host.strip_prefix(name));
+    let mut ports = local.filter(|port| port.is_empty() || port.starts_with(':'));
+    let host = match ports.next() {
+        Some(port) => format!("127.0.0.1{port}"),
+        None => host,
+    };
+    Some((scheme, host))
+}
+
+/// Where an entry leads that starts nothing.
+pub(crate) fn address(entry: &Value) -> Option<&str> {
+    let keys = ["url", "serverUrl", "httpUrl", "uri"];
+    keys.iter().find_map(|key| entry.get(key)?.as_str())
+}
