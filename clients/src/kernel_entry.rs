@@ -10,13 +10,13 @@ pub fn leads_to_kernel(entry: &Value, door: &str) -> bool {
     if let Some(address) = address(entry) {
         return origin(address).is_some_and(|origin| Some(origin) == self::origin(door));
     }
-    let words = words(entry);
+    let words = command_words(entry);
     let program = words.first().and_then(|word| Path::new(word).file_name());
     program.is_some_and(|program| program == "mgp") && words[1..].contains(&"stdio")
 }
 
 /// The words of its command, whichever way the client writes it.
-fn words(entry: &Value) -> Vec<&str> {
+fn command_words(entry: &Value) -> Vec<&str> {
     let command = entry.get("command").or_else(|| entry.get("cmd"));
     // Zed had the words in a table of their own.
     let (command, args) = match command.filter(|command| command.is_object()) {
