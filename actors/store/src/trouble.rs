@@ -23,6 +23,12 @@ impl Trouble {
         let _ = self.0.subscribe().wait_for(Option::is_none).await;
     }
 
+    /// Whether anybody else describes this file still.
+    #[cfg(test)]
+    pub(crate) fn is_shared(&self) -> bool {
+        Arc::strong_count(&self.0) > 1
+    }
+
     pub(crate) fn begin(&self, why: &str) {
         self.0.send_replace(Some(why.into()));
     }

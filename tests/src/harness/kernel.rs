@@ -127,6 +127,10 @@ impl Kernel {
         variables: &[(&str, &str)],
         wrap: impl FnOnce(Program) -> Program,
     ) -> Self {
+        assert!(
+            config.contains("listen ="),
+            "the default port is not a test's: {config}"
+        );
         let file = folder.path().join("mgp.toml");
         // The model takes 130 MiB and its time, and most tests look for a tool in the list: what is the
         // default otherwise have only those tests that bring a table of their own.

@@ -107,7 +107,8 @@ impl Process {
             let ended = self.ended();
             found = find(&self.stdout()).or_else(|| find(&self.stderr()));
             if let (Some(status), None) = (ended, &found) {
-                panic!("{name} ended ({status}) before it said {what}");
+                let why = self.stderr();
+                panic!("{name} ended ({status}) before it said {what}: {why}");
             }
             found.is_some()
         })

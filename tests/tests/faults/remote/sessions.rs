@@ -82,7 +82,7 @@ async fn a_refused_health_check_opens_a_new_session() {
         "[health]\ninterval_secs = 1\n{}",
         remote_entry("far", &far.server.url())
     );
-    let kernel = Kernel::with_config(&config).await;
+    let kernel = Kernel::start(&config).await;
     kernel.connected(&["far"]).await;
     far.forget();
     wait_until("a second handshake", DEADLINE, async || {
@@ -159,7 +159,7 @@ async fn a_server_that_refuses_pings_keeps_its_session() {
         "[health]\ninterval_secs = 1\n{}",
         remote_entry("far", &far.url())
     );
-    let kernel = Kernel::with_config(&config).await;
+    let kernel = Kernel::start(&config).await;
     kernel.connected(&["far"]).await;
     wait_until("some health checks", DEADLINE, async || {
         far.times("ping") >= 4
