@@ -60,6 +60,54 @@ fn imports_point_down() {
     }
 }
 
+/// ARCHITECTURE.md draws each package above those it imports, and the rooms of the actors in their order.
+#[test]
+fn the_floors_are_drawn_as_they_are() {
+    let text = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    let picture = text.split("```").nth(1).unwrap();
+    let folders = FLOORS.iter().flat_map(|floor| floor.iter());
+    let inner = folders.filter(|(folder, _)| !folder.starts_with("actors/"));
+    let inner: Vec<_> = inner
+        .map(|(folder, name)| (*name, drawn_line(picture, folder)))
+        .collect();
+    let line_of = |name: &str| {
+        inner
+            .iter()
+            .find(|(other, _)| *other == name)
+            .map(|(_, line)| *line)
+    };
+    for (folder, name) in FLOORS.iter().flat_map(|floor| floor.iter()) {
+        for import in imports(folder) {
+            if let (Some(above), Some(below)) = (line_of(name), line_of(&import)) {
+                assert!(
+                    above < below,
+                    "{name} imports {import} and is drawn beside or below it"
+                );
+            }
+        }
+    }
+    let row = text.lines().find(|line| line.contains("──▶")).unwrap();
+    let rooms: Vec<String> = row
+        .split("──▶")
+        .map(|room| format!("actors/{}", room.trim()))
+        .collect();
+    let floors = FLOORS
+        .iter()
+        .rev()
+        .flat_map(|floor| floor.iter().map(|(folder, _)| *folder));
+    let rooms_of_table: Vec<_> = floors
+        .filter(|folder| folder.starts_with("actors/"))
+        .collect();
+    assert_eq!(rooms, rooms_of_table);
+}
+
+/// The line of the picture where a package stands.
+fn drawn_line(picture: &str, folder: &str) -> usize {
+    let stands = |line: &str| line.split([' ', '│', '├']).any(|word| word == folder);
+    let line = picture.lines().position(stands);
+    line.unwrap_or_else(|| panic!("{folder} is not drawn"))
+}
+
 #[test]
 fn an_import_up_or_sideways_is_found() {
     let planted = |folder: &str, import: &str| {
