@@ -33,40 +33,43 @@ const ELSEWHERE: [(&str, &str); 17] = [
     ),
     (
         "autoApprove",
-        "nothing is approved unseen here: see mgp grant",
+        "nothing is approved unseen here: see mgp grants add",
     ),
     (
         "alwaysAllow",
-        "nothing is approved unseen here: see mgp grant",
+        "nothing is approved unseen here: see mgp grants add",
     ),
-    ("trust", "nothing is approved unseen here: see mgp grant"),
+    (
+        "trust",
+        "nothing is approved unseen here: see mgp grants add",
+    ),
     (
         "tools",
-        "which tools may be called is said by grants: see mgp grant",
+        "which tools may be called is said by grants: see mgp grants add",
     ),
     (
         "includeTools",
-        "which tools may be called is said by grants: see mgp grant",
+        "which tools may be called is said by grants: see mgp grants add",
     ),
     (
         "excludeTools",
-        "which tools may be called is said by grants: see mgp grant",
+        "which tools may be called is said by grants: see mgp grants add",
     ),
     (
         "enabled_tools",
-        "which tools may be called is said by grants: see mgp grant",
+        "which tools may be called is said by grants: see mgp grants add",
     ),
     (
         "disabled_tools",
-        "which tools may be called is said by grants: see mgp grant",
+        "which tools may be called is said by grants: see mgp grants add",
     ),
     (
         "disabledTools",
-        "which tools may be called is said by grants: see mgp grant",
+        "which tools may be called is said by grants: see mgp grants add",
     ),
     (
         "available_tools",
-        "which tools may be called is said by grants: see mgp grant",
+        "which tools may be called is said by grants: see mgp grants add",
     ),
     (
         "connectionTimeout",

@@ -7,6 +7,7 @@ mod client;
 mod commands;
 mod completions;
 mod failure;
+mod old_spellings;
 mod print;
 mod stdio;
 mod unseen;
@@ -22,6 +23,7 @@ pub use args::Cli;
 use args::{Command, Internal, Invocation};
 use client::CliContext;
 use failure::Failure;
+use old_spellings::OldSpelling;
 use print::report;
 
 /// Reads what was typed.
@@ -30,6 +32,17 @@ use print::report;
 /// The exit code, where it is help that was asked for or nothing that can be done; either has been shown.
 pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Cli, ExitCode> {
     let words = with_help_option(words.into_iter().collect());
+    let (words, spelling) = old_spellings::modernize(words);
+    if let Some(OldSpelling { old, new }) = spelling
+        && !words
+            .iter()
+            .take_while(|word| *word != "--")
+            .any(|word| word == "--json")
+    {
+        report(format_args!(
+            "mgp: `mgp {old}` is spelled `mgp {new}` now; the old spelling works until 1.0"
+        ));
+    }
     let error = match Cli::try_parse_from(&words) {
         Ok(cli) => return Ok(cli),
         Err(error) => error,

@@ -222,7 +222,7 @@ fn of_operator(method: &str) -> Option<Route> {
         "mgp/audit/verify" => operator(operate!(verify_log)),
         "mgp/audit/last" => operator(|t, _| ready(t.operator.last_record())),
         "mgp/audit/acknowledge" => operator(operate!(acknowledge)),
-        "mgp/approvals/list" => operator(|t, _| ready(t.operator.pending())),
+        "mgp/approvals/list" => operator(operate!(pending())),
         "mgp/approvals/approve" => operator(operate!(approve)),
         "mgp/approvals/answer" => operator(operate!(answer_question)),
         "mgp/approvals/deny" => operator(operate!(deny)),

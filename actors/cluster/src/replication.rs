@@ -236,7 +236,7 @@ impl std::fmt::Debug for ReplicationMsg {
 /// The refusal where there is no cluster.
 fn in_none() -> Refusal {
     let why =
-        "this node is in no cluster; `mgp node invite` founds one, `mgp node join` enters one";
+        "this node is in no cluster; `mgp nodes invite` founds one, `mgp nodes join` enters one";
     Refusal::BadParams(why.into())
 }
 

@@ -110,7 +110,7 @@ impl<'a> Upstream<'a> {
         let servers = self.servers.load();
         let handle = servers
             .get(&self.id)
-            .ok_or_else(|| Refusal::UnknownServer(self.id.to_string()))?;
+            .ok_or_else(|| absence(&self.id))?;
         let (caller, exchange) = (&request.caller, &request.exchange);
         handle.connection_of(caller, exchange).await
     }
@@ -128,6 +128,21 @@ impl<'a> Upstream<'a> {
     fn leaving(&self, own: &str) -> Option<Arc<Link>> {
         let link = self.servers.load().get(&self.id)?.leaving()?;
         link.has_task(own).then_some(link)
+    }
+}
+
+/// Why a server is not in the table that was there when its tool was looked up: it was removed, or its node is away.
+fn absence(id: &ServerId) -> Refusal {
+    match ServerId::parse(id.as_str()) {
+        Ok(_) => Refusal::UnknownServer(id.to_string()),
+        // The id of a server of another node.
+        Err(_) => Refusal::NotReady {
+            server: id.clone(),
+            state: "disconnected",
+            reason: Some("its node is away".into()),
+            retry_after_ms: None,
+            unreachable: true,
+        },
     }
 }
 

@@ -20,9 +20,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-pub use access::{About, Explain, Grant, Grants, Revoke};
+pub use access::{About, Explain, Grant, Grants, ListGrants, Revoke};
 pub use agents::{AddAgent, AgentToken, Agents, NamedAgent};
-pub use approvals::{Answer, Approve, Deny};
+pub use approvals::{Answer, Approve, Deny, ListPermissions, Permissions, RemovePermission};
 pub use audit::{Acknowledge, Audit, FindAudit, TailAudit};
 pub use calls::{Calls, ShowCall};
 pub use events::replay::Replay;
@@ -30,12 +30,12 @@ pub use events::trace::Trace;
 pub use events::{Events, TailEvents};
 pub use nodes::{
     Audience, Cluster, Demote, Drain, Forget, Invite, Join, Lan, Leave, LetIn, Nodes, Promote,
-    Recover, Rekey, Rename, RevokeNode, Share, TurnAway, Unshare, Withdraw,
+    Recover, Rekey, Rename, RevokeNode, Share, Shares, TurnAway, Unshare, Withdraw,
 };
 pub use prompts::{GetPrompt, Prompts};
 pub use resources::{ReadResource, Resources};
 pub use servers::{
-    Add, Connect, Export, FromRegistry, Import, Login, Logout, Logs, Named, NamedSecret,
+    Add, Connect, Export, FromRegistry, Import, Login, Logins, Logout, Logs, Named, NamedSecret,
     RegistryAddress, Removed, Restarted, Search, Secrets, Servers, SetSecret, Update,
 };
 pub use tools::mcpl::{FeatureSets, ForgetScopes, Mcpl, SwitchedSets};
@@ -48,24 +48,52 @@ pub use up::{
     Restore, Service, ServiceInstall, Stdio, Top, Up,
 };
 
-const EXIT_CODES: &str = "\
-Exit codes:
-  0  done
-  1  it failed; the message says what to do
-  2  the command line or the arguments of a tool are wrong
-  3  no kernel is running
-  4  the tool answered, and its answer is an error; or the audit log is damaged; or `mgp doctor` found
-     something broken
-  130  interrupted
+const EXIT_CODES: &str = "
+Exit codes: 0 done, 1 failed, 2 wrong usage, 3 no kernel is running, 4 the tool answered with an
+error or something is damaged, 130 interrupted. Configuration: ./mgp.toml once it is trusted, then
+~/.config/mgp/servers.toml; $MGP_CONFIG_PATH or --config FILE replaces both.";
 
-Files:
-  ./mgp.toml, ~/.config/mgp/servers.toml   read in this order, the first wins for each server;
-                                           ./mgp.toml only once `mgp trust` has shown it to you
-  $MGP_CONFIG_PATH or --config FILE        then only this file is read";
+/// What `mgp --help` shows: one screen, by what people do. `tests` compares it with the commands.
+const TOP_HELP: &str = "\
+{about}
 
-/// One kernel per machine: runs and watches every MCP server, and gives agents one door.
+{usage-heading} {usage}
+
+Run a kernel
+  demo                        Try a kernel with a built-in server
+  up, down, status            Start, stop and show the kernel
+  top, console                Watch it in this terminal or in a browser
+  doctor                      Check what it needs, and suggest fixes
+  service                     Run it as a service of your session
+Servers and clients
+  servers                     Manage servers
+  connect                     Add this kernel to Claude, Cursor, VS Code and others
+  import, export              Copy servers from and to these clients
+  secrets, logins             Store secrets, and sign in to remote servers
+  tools, resources, prompts   List and use what servers offer
+  sets, mcpl, state           Named sets, MCPL feature sets, states of tools
+Access
+  agents, grants, explain     Manage agents, and who may call what
+  pending                     List what waits for you
+  approve, deny, answer       Decide about a pending entry
+  permissions                 Manage what servers may do
+  trust, untrust              Trust the mgp.toml of a folder
+Observe
+  audit, events, calls        What was done, what happens, what became of a call
+  trace, replay, metrics      Record messages, replay them, print metrics
+Several machines
+  nodes, cluster              Manage the nodes of a cluster
+  shares, lan                 Share servers, and find nodes on the local network
+Maintain
+  backup, restore, accept     Back up, restore or repair the data folder
+  stdio, completions          What clients start; completion for your shell
+
+Options (for every command)
+{options}{after-help}";
+
+/// One kernel per machine: runs every MCP server and gives agents one endpoint.
 #[derive(Debug, Parser)]
-#[command(name = "mgp", version, after_help = EXIT_CODES, disable_help_subcommand = true)]
+#[command(name = "mgp", version, help_template = TOP_HELP, after_help = EXIT_CODES, disable_help_subcommand = true)]
 pub struct Cli {
     /// What holds for every command.
     #[command(flatten)]
@@ -92,13 +120,13 @@ pub struct Options {
     /// Print JSON instead of text.
     #[arg(long, global = true)]
     pub json: bool,
-    /// Show long output all at once, on a terminal, too.
+    /// Do not page long output.
     #[arg(long, global = true)]
     pub no_pager: bool,
     /// Read only this configuration file.
     #[arg(long, global = true, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// The kernel's socket, when it is not in its usual place.
+    /// The kernel's socket.
     #[arg(
         long,
         global = true,
@@ -107,7 +135,7 @@ pub struct Options {
         hide_env_values = true
     )]
     pub socket: Option<PathBuf>,
-    /// Where the kernel keeps what lasts, when it is not the usual place.
+    /// The kernel's data folder.
     #[arg(
         long,
         global = true,
@@ -123,24 +151,24 @@ pub struct Options {
 pub enum Command {
     /// Run the kernel here until it is stopped.
     Up(Up),
-    /// End the running kernel and its servers.
+    /// Stop the running kernel and its servers.
     Down,
-    /// Try it out: a kernel with a built-in server, in a folder of its own that is removed at the end.
+    /// Try a kernel with a built-in server, in a temporary folder.
     Demo,
-    /// Join stdin and stdout to the running kernel; this is what an MCP client starts.
+    /// Connect stdin and stdout to the running kernel; MCP clients start this.
     Stdio(Stdio),
-    /// Show the kernel, its doors, its servers and who is connected.
+    /// Show the kernel, its endpoints, servers and clients.
     Status(Status),
-    /// Show figures of calls, servers and the kernel, as Prometheus reads them.
+    /// Print metrics in Prometheus format.
     Metrics(Metrics),
-    /// Watch servers, calls, latency, memory and what waits for you, in this terminal.
+    /// Watch servers, calls, latency, memory and pending entries in this terminal.
     Top(Top),
     /// Open the console in your browser.
     Console(OpenConsole),
-    /// Run the kernel as a service of your session.
+    /// Manage the kernel as a service of your session.
     #[command(subcommand)]
     Service(Service),
-    /// Look at everything a kernel needs, and say what to do.
+    /// Check what a kernel needs, and suggest fixes.
     Doctor(Doctor),
     /// Accept a missing or shortened file of the data folder as it is, while no kernel runs.
     Accept(Accept),
@@ -148,92 +176,88 @@ pub enum Command {
     Backup(Backup),
     /// Restore a data folder from a backup.
     Restore(Restore),
-    /// Look after the servers.
+    /// Manage servers.
     #[command(subcommand)]
     Servers(Servers),
-    /// Take over the servers that Claude, Cursor, VS Code and others have written down.
+    /// Import servers from the configuration of Claude, Cursor, VS Code and others.
     Import(Import),
-    /// Write the servers of this kernel down for Claude, Cursor, VS Code and others.
+    /// Export the servers of this kernel to Claude, Cursor, VS Code and others.
     Export(Export),
-    /// Write this kernel into the configuration of Claude, Cursor, VS Code and others.
+    /// Add this kernel to the configuration of Claude, Cursor, VS Code and others.
     Connect(Connect),
-    /// Keep tokens and passwords that servers need, by name.
+    /// Manage secrets that servers need.
     #[command(subcommand)]
     Secrets(Secrets),
-    /// Sign in at a server that is reached over HTTP.
-    Login(Login),
-    /// Take the tokens of a login back, and forget them.
-    Logout(Logout),
-    /// Let the mgp.toml of a folder hold, after a look at what it would start.
+    /// Manage logins at servers that are reached over HTTP.
+    #[command(subcommand)]
+    Logins(Logins),
+    /// Trust the mgp.toml of a folder after reviewing what it starts.
     Trust(Trust),
-    /// Leave the mgp.toml of a folder out again.
+    /// Stop trusting the mgp.toml of a folder.
     Untrust(Untrust),
-    /// Give agents names and tokens.
+    /// Manage agents and their tokens.
     #[command(subcommand)]
     Agents(Agents),
     /// List and call tools.
     #[command(subcommand)]
     Tools(Tools),
-    /// Say what servers that speak MCPL may do beside being called.
+    /// Manage the feature sets and scopes of servers that speak MCPL.
     #[command(subcommand)]
     Mcpl(Mcpl),
-    /// Show the named sets of servers and tools.
+    /// List and show named sets of servers and tools.
     #[command(subcommand)]
     Sets(Sets),
-    /// Show the states of stateful tools, and go back.
+    /// Show and roll back the states of stateful tools.
     #[command(subcommand)]
     State(State),
     /// List and read resources.
     #[command(subcommand)]
     Resources(Resources),
-    /// List prompts, and fill one in.
+    /// List and render prompts.
     #[command(subcommand)]
     Prompts(Prompts),
-    /// Ask what became of a call.
+    /// Show the outcome of a call.
     #[command(subcommand)]
     Calls(Calls),
-    /// Show what was done, and whether the log of it is whole.
+    /// Query and verify the audit log.
     #[command(subcommand)]
     Audit(Audit),
-    /// Show what happens while it happens.
+    /// Follow events.
     #[command(subcommand)]
     Events(Events),
-    /// Show every message of a server or an agent, and keep them in a file.
+    /// Record every message of a server or an agent.
     Trace(Trace),
-    /// Ask a server again what a file of `mgp trace` has, and compare the answers.
+    /// Replay a recording against a server, and compare the answers.
     Replay(Replay),
-    /// Show what waits for your answer.
+    /// List pending entries: what waits for your approval or answer.
     Pending,
-    /// Say yes to what waits.
+    /// Approve a pending entry.
     Approve(Approve),
-    /// Answer what waits for more than yes or no.
+    /// Answer a pending entry with a value.
     Answer(Answer),
-    /// Say no to what waits, or take a permission back from a server.
+    /// Deny a pending entry.
     Deny(Deny),
-    /// Let an agent use a server or a tool, or deny it.
-    Grant(Grant),
-    /// Take a grant or a denial back.
-    Revoke(Revoke),
-    /// Show what is granted and denied.
-    Grants(Grants),
-    /// Say whether an agent may use a server or a tool, and by which rule.
-    Explain(Explain),
-    /// Look after this node and the others of its cluster.
+    /// Manage the permissions of servers.
     #[command(subcommand)]
-    Node(Nodes),
-    /// Show the cluster.
+    Permissions(Permissions),
+    /// Manage which agents may use which servers and tools.
+    #[command(subcommand)]
+    Grants(Grants),
+    /// Explain whether an agent may use a server or a tool, and by which rule.
+    Explain(Explain),
+    /// Manage the nodes of the cluster.
+    #[command(subcommand)]
+    Nodes(Nodes),
+    /// Show or recover the cluster.
     #[command(subcommand)]
     Cluster(Cluster),
-    /// Show a server of this node to other nodes.
-    Share(Share),
-    /// Take that back.
-    Unshare(Unshare),
-    /// Show what is shared.
-    Shares,
-    /// Be seen on the local network, or not.
+    /// Manage what this node shares with other nodes.
+    #[command(subcommand)]
+    Shares(Shares),
+    /// Switch discovery on the local network on or off.
     #[command(subcommand)]
     Lan(Lan),
-    /// Print what makes your shell complete commands and names.
+    /// Print the completion script of a shell.
     Completions(Completions),
 }
 

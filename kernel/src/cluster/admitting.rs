@@ -27,7 +27,7 @@ impl Cluster {
         match event {
             PairingEvent::Asked(waiting) => {
                 let (name, words) = (&waiting.who.name, &waiting.who.words);
-                tracing::info!(%name, words, "a node asks to be let in: `mgp node approve`, if it shows these words");
+                tracing::info!(%name, words, "a node asks to be let in: `mgp approve`, if it shows these words");
             }
             PairingEvent::Admit(node, reply) => task::detached("cluster.admit", async move {
                 reply.send(cluster.admit(node).await);
@@ -51,7 +51,7 @@ impl Cluster {
         if self.is_called(asks.name.as_str(), asks.node) {
             let name = &asks.name;
             return Err(format!(
-                "another node of the cluster is called {name}: `mgp node join --name OTHER` gives it another name"
+                "another node of the cluster is called {name}: `mgp nodes join --name OTHER` gives it another name"
             ));
         }
         let role = written(asks.role);

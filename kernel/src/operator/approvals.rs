@@ -5,26 +5,28 @@ mod pins;
 use std::collections::{BTreeMap, BTreeSet};
 
 use mgp_callers::request::{Outcome, Request};
+use mgp_cluster::pairing::WaitingNode as Waits;
 use mgp_engine::doors::permission_names::read_typed;
 use mgp_engine::servers::lifecycle::LifecycleState;
 use mgp_engine::servers::sandbox::widening;
 use mgp_engine::timestamps::parse_rfc3339;
 use mgp_policy::approvals::Decider;
-use mgp_protocol::mgp::approvals::{Answer, Approve, Deny, Pending};
+use mgp_protocol::mgp::approvals::{Answer, Approve, Decided, Deny, Pending};
 use mgp_protocol::mgp::permission::{Given, Grant, Revoke, Revoked, Verdict};
 use mgp_protocol::refusal::Refusal;
 use mgp_runtime::time::unix_ms;
 use mgp_servers::server::ServerMsg;
 use serde_json::json;
 
+use super::pairing::{given, words_wanted};
 use super::{Operator, read, tell};
 
 impl Operator {
     /// `mgp/approvals/list`.
     ///
     /// # Errors
-    /// None at present; the type is that of every answer.
-    pub fn pending(&self) -> Outcome {
+    /// When the pairing actor does not answer.
+    pub async fn pending(&self) -> Outcome {
         let servers = self.servers.load();
         let wanted = servers
             .keys()
@@ -33,6 +35,7 @@ impl Operator {
         let of_agents = of_agents.map(|(id, agent, wanted)| (format!("{id} for {agent}"), wanted));
         super::json(&Pending {
             pending: self.approvals.list(),
+            nodes: self.waiting_nodes().await?,
             logins: wanted.chain(of_agents).collect(),
         })
     }
@@ -45,6 +48,19 @@ impl Operator {
         let approve: Approve = read(request)?;
         let until_ms = approve.for_ms.map(|ms| unix_ms().saturating_add(ms));
         let Approve { id, only, .. } = approve;
+        if let Some(node) = self.asking_node(&id, &only).await? {
+            if node.who.words != id.trim().to_ascii_lowercase() {
+                return Err(words_wanted(&node));
+            }
+            if until_ms.is_some() {
+                let why = format!(
+                    "{id} is a node that asks to join, for which no time can be set; approve it without --for"
+                );
+                return Err(Refusal::BadParams(why));
+            }
+            self.let_in(&node).await?;
+            return super::json(&decided(&node, Verdict::Approved));
+        }
         let decider = decider(request);
         super::json(
             &self
@@ -70,6 +86,14 @@ impl Operator {
     /// Nothing waits under that name, or nothing came of the decision.
     pub async fn deny(&self, request: &Request) -> Outcome {
         let Deny { id, only, later } = read(request)?;
+        if let Some(node) = self.asking_node(&id, &only).await? {
+            if later {
+                // It waits on, as it does without an answer.
+                return super::json(&decided(&node, Verdict::Deferred));
+            }
+            self.turn_away(&node).await?;
+            return super::json(&decided(&node, Verdict::Denied));
+        }
         let decider = decider(request);
         super::json(&self.approvals.deny(&id, &only, later, &decider).await?)
     }
@@ -142,6 +166,19 @@ impl Operator {
             had: !taken.is_empty(),
             restarts,
         })
+    }
+}
+
+/// What was decided about a node that asks to join.
+fn decided(node: &Waits, verdict: Verdict) -> Decided {
+    let (name, role) = (&node.who.name, given(node.role));
+    Decided {
+        id: node.who.words.clone(),
+        text: format!("{name} asks to join as {}", role.as_str()),
+        verdict,
+        parts: Vec::new(),
+        value: None,
+        until: None,
     }
 }
 

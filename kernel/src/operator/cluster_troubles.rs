@@ -37,7 +37,7 @@ pub(super) fn troubles(
     troubles.extend(shared_names(view, &name_of));
     for node in &view.forked {
         let name = name_of(*node);
-        troubles.push(format!("{name} signed two different logs: nothing it granted counts; cut it off with `mgp node revoke {name}`"));
+        troubles.push(format!("{name} signed two different logs: nothing it granted counts; cut it off with `mgp nodes remove {name}`"));
     }
     troubles
 }
@@ -50,7 +50,7 @@ fn no_admin(view: &ClusterView) -> Option<String> {
         in_doubt || member.role == Some(MemberRole::Admin) && !member.standing.is_out()
     };
     (!view.members.is_empty() && !view.members.values().any(signs)).then(|| {
-        "no admin is left: nobody can grant, let a node in, or cut one off. `mgp cluster recover -` makes this node an \
+        "no admin is left: nobody can grant, let a node in, or cut one off. `mgp cluster recover` makes this node an \
          admin by the recovery key, which was shown when the cluster was founded"
             .to_owned()
     })
@@ -69,7 +69,7 @@ fn shared_names(view: &ClusterView, name_of: impl Fn(NodeId) -> String) -> Vec<S
         let nodes: Vec<String> = nodes.into_iter().map(&name_of).collect();
         let (all, last) = (nodes.join(" and "), nodes.last().cloned().unwrap_or_default());
         format!(
-            "{all} were both named {name}, and none of them is called so now: `mgp node rename OTHER --node {last}` gives one another name"
+            "{all} were both named {name}, and none of them is called so now: `mgp nodes rename OTHER --node {last}` gives one another name"
         )
     });
     told.collect()
@@ -109,7 +109,7 @@ fn way_without(view: &ClusterView, silent: NodeId, name_of: impl Fn(NodeId) -> S
             "the recovery key makes another admin (`mgp cluster recover - --without {name}`)"
         ),
         others => format!(
-            "it is cut off with `mgp node revoke {name}`, at {}",
+            "it is cut off with `mgp nodes remove {name}`, at {}",
             others.join(" or ")
         ),
     }
@@ -169,7 +169,7 @@ mod tests {
         members.get_mut(&nodes[1]).unwrap().role = Some(MemberRole::Member);
         view.members = Arc::new(members);
         let told = of(&view).unwrap();
-        assert!(told.contains("`mgp cluster recover -`"), "{told}");
+        assert!(told.contains("`mgp cluster recover`"), "{told}");
     }
 
     /// FED-048.
@@ -189,7 +189,7 @@ mod tests {
         );
         let two = told(2);
         assert!(
-            two.ends_with("or it is cut off with `mgp node revoke nas`, at desk"),
+            two.ends_with("or it is cut off with `mgp nodes remove nas`, at desk"),
             "{two}"
         );
         let three = told(3);

@@ -26,7 +26,7 @@ impl Operator {
             (None, None) => self.rekey_here(request).await,
             (Some(node), Some(key)) => self.rekey_other(&node, &key, request).await,
             (Some(_), None) | (None, Some(_)) => Err(Refusal::BadParams(
-                "a node and its new key belong together: `mgp node rekey` at that node shows the key, `mgp node rekey NODE --to KEY` here takes it".into(),
+                "a node and its new key belong together: `mgp nodes rekey` at that node shows the key, `mgp nodes rekey NODE --to KEY` here takes it".into(),
             )),
         }
     }
@@ -70,7 +70,7 @@ impl Operator {
     async fn rekey_other(&self, typed: &str, key: &str, request: &Request) -> Outcome {
         let node = self.other_node(typed)?;
         let key = PublicKey::parse(&key.trim().to_ascii_lowercase()).ok_or_else(|| {
-            let words = "a key has 64 hexadecimal digits; `mgp node rekey` at that node shows it";
+            let words = "a key has 64 hexadecimal digits; `mgp nodes rekey` at that node shows it";
             Refusal::BadParams(words.into())
         })?;
         if self.is_member(key.node()) {
@@ -143,7 +143,7 @@ impl Operator {
         let view = self.cluster.replication.view();
         let here = view.members.get(&view.here);
         if here.is_some_and(|member| member.standing.is_out()) {
-            let words = "this node was cut off under its key: `mgp node rekey` gives it another one, with which the recovery key makes it an admin";
+            let words = "this node was cut off under its key: `mgp nodes rekey` gives it another one, with which the recovery key makes it an admin";
             return Err(Refusal::BadParams(words.into()));
         }
         let without = recover.without.iter().map(|typed| self.other_node(typed));

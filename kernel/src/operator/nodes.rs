@@ -56,7 +56,7 @@ impl Operator {
         Ok((!by.is_empty()).then(|| {
             let by = by.join(", ");
             format!(
-                "two living kernels have this node's key, and neither is let in any more by {by}: stop the copy, then `mgp node rekey` on the one that stays"
+                "two living kernels have this node's key, and neither is let in any more by {by}: stop the copy, then `mgp nodes rekey` on the one that stays"
             )
         }))
     }
@@ -88,7 +88,7 @@ impl Operator {
         let name_of = |node| self.cluster.name_of(node);
         let mut troubles = cluster_troubles::troubles(&view, name_of, boot_moment());
         if self.cluster.is_draining() {
-            troubles.push("this node is drained: it takes no new calls of other nodes' agents until `mgp node drain --end`, or a start of the kernel".into());
+            troubles.push("this node is drained: it takes no new calls of other nodes' agents until `mgp nodes drain --end`, or a start of the kernel".into());
         }
         let part = self.own_part(&view).await?;
         troubles.extend(self.kept_out().await?);
@@ -471,10 +471,10 @@ fn said_of(standing: MemberStanding) -> Option<String> {
             "it is not certain that it was let in: what says so is missing, or its author was cut off"
         }
         MemberStanding::Forked => {
-            "it signed two different logs, or somebody with its key did: `mgp node rekey` there gives it another key"
+            "it signed two different logs, or somebody with its key did: `mgp nodes rekey` there gives it another key"
         }
         MemberStanding::Twice => {
-            "two living nodes have its key, and neither is let in: stop the copy, then `mgp node rekey` on the one that stays, and here what it says then; or cut it off with `mgp node revoke`"
+            "two living nodes have its key, and neither is let in: stop the copy, then `mgp nodes rekey` on the one that stays, and here what it says then; or cut it off with `mgp nodes remove`"
         }
     };
     Some(said.to_owned())

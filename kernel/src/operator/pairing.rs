@@ -131,7 +131,7 @@ impl Operator {
         let ticket = tickets.find(|ticket| ticket.id.to_string() == withdraw.ticket);
         let Some(ticket) = ticket else {
             return Err(Refusal::BadParams(format!(
-                "no ticket {:?} is out: `mgp node tickets` shows those that are",
+                "no ticket {:?} is out: `mgp nodes tickets` shows those that are",
                 withdraw.ticket
             )));
         };
@@ -157,19 +157,57 @@ impl Operator {
         let (name, shows) = (&waits.who.name, &waits.who.words);
         let typed = approve.node.filter(|typed| typed == shows);
         // A name or the beginning of an id may be another node's by now: the words are those of its key and its name.
-        let words = approve.words.or(typed).ok_or_else(|| {
-            Refusal::BadParams(format!(
-                "{name} asks: if it shows the words {shows}, say so with them: `mgp node approve {shows}`"
-            ))
-        })?;
+        let words = approve
+            .words
+            .or(typed)
+            .ok_or_else(|| words_wanted(&waits))?;
         if words != *shows {
             return Err(Refusal::BadParams(format!(
                 "{name} shows {shows:?}: where the other side shows {words:?}, it is another node, and is not let in"
             )));
         }
-        let approved = self.cluster.pairing.approve(waits.id, words).await;
-        approved.map_err(failed)?;
+        self.let_in(&waits).await?;
         json(&answered(&waits, true))
+    }
+
+    /// The node that asks to join under these words or, where no other entry has that name, under this name of its
+    /// own choice.
+    pub(super) async fn asking_node(
+        &self,
+        typed: &str,
+        only: &[String],
+    ) -> Result<Option<Waits>, Refusal> {
+        let typed = typed.trim().to_ascii_lowercase();
+        let mut waiting = self.cluster.pairing.waiting().await.map_err(broken)?;
+        let is_entry = self.approvals.list().iter().any(|entry| entry.id == typed);
+        waiting.retain(|node| {
+            node.who.words == typed || (!is_entry && node.who.name.as_str() == typed)
+        });
+        match (waiting.pop(), only) {
+            (Some(_), _) if !waiting.is_empty() => Err(Refusal::BadParams(format!(
+                "several nodes ask under the name {typed}: use the words of one, as `mgp pending` shows them"
+            ))),
+            (Some(_), [part, ..]) => Err(Refusal::BadParams(format!(
+                "{typed} is not about {part}; it is about one thing as a whole"
+            ))),
+            (node, _) => Ok(node),
+        }
+    }
+
+    /// Admits a node whose words were compared.
+    pub(super) async fn let_in(&self, node: &Waits) -> Result<(), Refusal> {
+        let words = node.who.words.clone();
+        self.cluster
+            .pairing
+            .approve(node.id, words)
+            .await
+            .map_err(failed)
+    }
+
+    /// Rejects a node that asks; its ticket is used up.
+    pub(super) async fn turn_away(&self, node: &Waits) -> Result<(), Refusal> {
+        let refused = self.cluster.pairing.refuse(node.id).await;
+        refused.map(drop).map_err(broken)
     }
 
     /// `mgp/kernel/nodes/refuse`.
@@ -179,11 +217,7 @@ impl Operator {
     pub async fn refuse_node(&self, request: &Request) -> Outcome {
         let refuse: Refuse = read(request)?;
         let waits = self.waiting_one(refuse.node.as_deref()).await?;
-        self.cluster
-            .pairing
-            .refuse(waits.id)
-            .await
-            .map_err(broken)?;
+        self.turn_away(&waits).await?;
         json(&answered(&waits, false))
     }
 
@@ -246,7 +280,7 @@ impl Operator {
             None => self.cluster.config.node_name(),
         };
         if self.cluster.replication.view().cluster.is_some() {
-            let words = "this node is in a cluster already: `mgp node leave` leaves it";
+            let words = "this node is in a cluster already: `mgp nodes leave` leaves it";
             return Err(Refusal::BadParams(words.into()));
         }
         if RenewedKey::of(&self.data_dir)
@@ -254,7 +288,7 @@ impl Operator {
             .map_err(broken)?
             .is_some()
         {
-            let words = "this node has a new key from its next start on: `mgp down`, start it as before, then `mgp node join` again; the ticket was not used";
+            let words = "this node has a new key from its next start on: `mgp down`, start it as before, then `mgp nodes join` again; the ticket was not used";
             return Err(Refusal::BadParams(words.into()));
         }
         self.cluster.listen().await.map_err(broken)?;
@@ -314,7 +348,7 @@ impl Operator {
 fn words_note(other: NodeId) -> String {
     format!(
         "the node there runs an older version, or says so: whoever holds the ticket can forge these words; compare \
-         its whole id too, which `mgp node id` shows there: {other}"
+         its whole id too, which `mgp nodes show` shows there: {other}"
     )
 }
 
@@ -350,7 +384,15 @@ fn asked(role: Role) -> ToldRole {
     }
 }
 
-fn given(role: ToldRole) -> Role {
+/// A name is the node's own choice, and may be another node's by now: an approval takes the words of its key and name.
+pub(super) fn words_wanted(node: &Waits) -> Refusal {
+    let (name, words) = (&node.who.name, &node.who.words);
+    Refusal::BadParams(format!(
+        "{name} asks to join: if it shows the words {words}, approve it with them: `mgp approve {words}`"
+    ))
+}
+
+pub(super) fn given(role: ToldRole) -> Role {
     match role {
         ToldRole::Admin => Role::Admin,
         ToldRole::Member => Role::Member,

@@ -49,7 +49,7 @@ impl Operator {
         }
         if view.cluster.is_none() {
             notes.push(
-                "this node is in no cluster yet: `mgp node invite` makes a ticket for another one"
+                "this node is in no cluster yet: `mgp nodes invite` makes a ticket for another one"
                     .into(),
             );
         }

@@ -184,7 +184,7 @@ async fn tracer(kernel: &Kernel) -> Process {
 async fn agent(kernel: &Kernel) -> String {
     let made = kernel.mgp_json(&["agents", "add", "alice"]).await;
     for place in ["it/echo", "it/other", "elsewhere"] {
-        let granted = kernel.mgp(&["grant", "agent.alice", place]).await;
+        let granted = kernel.mgp(&["grants", "add", "agent.alice", place]).await;
         assert!(granted.status.success(), "{granted:?}");
     }
     made["token"]

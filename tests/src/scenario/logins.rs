@@ -1,5 +1,5 @@
 //! The scenarios of authorization: the kernel stands before a server that wants a login, and a person types
-//! `mgp login` when the kernel says so, and as often as it says so.
+//! `mgp logins add` when the kernel says so, and as often as it says so.
 
 use http::Method;
 use http::header::LOCATION;
@@ -35,7 +35,10 @@ pub(super) async fn play(name: &str, context: &Value, era: Era, url: &str) {
         }
         let server = server(&kernel).await;
         let why = server["login"]["why"].as_str().unwrap_or_default();
-        assert!(why.contains("`mgp login it`"), "no login helps: {server:#}");
+        assert!(
+            why.contains("`mgp logins add it`"),
+            "no login helps: {server:#}"
+        );
         assert!(
             login < MOST,
             "one login after the other is wanted: {server:#}"
@@ -131,13 +134,13 @@ async fn calls(kernel: &Kernel, era: Era) -> bool {
     good
 }
 
-/// Types `mgp login it`, and plays the browser.
+/// Types `mgp logins add it`, and plays the browser.
 async fn log_in(kernel: &Kernel, variables: &[(&str, &str)]) {
-    let program = kernel.program(&["login", "it", "--json"]);
+    let program = kernel.program(&["logins", "add", "it", "--json"]);
     let program = variables
         .iter()
         .fold(program, |program, (name, value)| program.env(name, *value));
-    let mut login = Process::start("mgp login", &program);
+    let mut login = Process::start("mgp logins add", &program);
     let url = login.says("where to sign in", DEADLINE, opened).await;
     let to = location(&url).await;
     let answer = HttpClient::new(&to).send(Method::GET, "").await;
@@ -145,7 +148,11 @@ async fn log_in(kernel: &Kernel, variables: &[(&str, &str)]) {
     let status = login.end(DEADLINE).await;
     // The server may want still more than this login gave, which is seen at the next call.
     let kept = login.stdout().contains("\"server\"");
-    assert!(kept, "mgp login ended with {status}: {}", login.stderr());
+    assert!(
+        kept,
+        "mgp logins add ended with {status}: {}",
+        login.stderr()
+    );
 }
 
 fn opened(said: &str) -> Option<String> {

@@ -36,20 +36,22 @@ async fn a_restored_node_brings_no_revoked_grant_back() {
     let (nas, mut desk) = (node("nas", &demo()).await, node("desk", "").await);
     nas.connected(&["demo"]).await;
     join(&nas, &desk, &[]).await;
-    nas.mgp_json(&["share", "demo", "--to", "cluster"]).await;
-    nas.mgp_json(&["grant", "local@desk", "demo"]).await;
+    nas.mgp_json(&["shares", "add", "demo", "--to", "cluster"])
+        .await;
+    nas.mgp_json(&["grants", "add", "local@desk", "demo"]).await;
     shows(&desk, "nas__demo__test_simple_text").await;
     assert!(call(&desk, TOOL).await);
     let file = desk.folder().join("nas.tar");
     nas.mgp_json(&["backup", &file.display().to_string()]).await;
-    nas.mgp_json(&["revoke", "local@desk", "demo"]).await;
+    nas.mgp_json(&["grants", "remove", "local@desk", "demo"])
+        .await;
     let before = nas.end(Signal::SIGKILL, DEADLINE).await;
     // It does not answer, and comes back at the address that the backup knows.
     desk.process().signal(Signal::SIGSTOP);
     let nas = Kernel::again(restored(&file, &before).await).await;
     let told = troubles(&nas).await;
     assert!(told.contains("restored from a backup"), "{told}");
-    let granted = nas.mgp(&["grant", "local@desk", "demo"]).await;
+    let granted = nas.mgp(&["grants", "add", "local@desk", "demo"]).await;
     assert!(!granted.status.success(), "it signs nothing new");
     let nas = Kernel::again(nas.end(Signal::SIGKILL, DEADLINE).await).await;
     let told = troubles(&nas).await;
@@ -64,7 +66,7 @@ async fn a_restored_node_brings_no_revoked_grant_back() {
     })
     .await;
     assert!(!call(&desk, TOOL).await, "it is revoked");
-    nas.mgp_json(&["grant", "local@desk", "demo"]).await;
+    nas.mgp_json(&["grants", "add", "local@desk", "demo"]).await;
     wait_until("it is granted anew", DEADLINE, async || {
         call(&desk, TOOL).await
     })

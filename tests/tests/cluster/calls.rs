@@ -29,11 +29,12 @@ async fn a_shared_tool_is_called_by_who_was_granted_it_until_it_is_revoked() {
     nas.connected(&["demo"]).await;
     join(&nas, &desk, &[]).await;
     let call = ["tools", "call", "nas/demo:test_simple_text", "{}"];
-    nas.mgp_json(&["share", "demo", "--to", "cluster"]).await;
+    nas.mgp_json(&["shares", "add", "demo", "--to", "cluster"])
+        .await;
     shows(&desk, "nas__demo__test_simple_text").await;
     let denied = desk.mgp(&call).await;
     assert!(!denied.status.success(), "without a grant: {denied:?}");
-    let granted = nas.mgp_json(&["grant", "local@desk", "demo"]).await;
+    let granted = nas.mgp_json(&["grants", "add", "local@desk", "demo"]).await;
     assert_eq!(granted["confirmed"]["of"], 1, "{granted:#}");
     assert_eq!(granted["confirmed"]["nodes"], 1, "{granted:#}");
     let mut told = String::new();
@@ -44,10 +45,12 @@ async fn a_shared_tool_is_called_by_who_was_granted_it_until_it_is_revoked() {
     })
     .await;
     assert!(told.contains("simple text"), "{told}");
-    let revoked = nas.mgp_json(&["revoke", "local@desk", "demo"]).await;
+    let revoked = nas
+        .mgp_json(&["grants", "remove", "local@desk", "demo"])
+        .await;
     assert_eq!(revoked["confirmed"]["nodes"], 1, "{revoked:#}");
     let denied = desk.mgp(&call).await;
     assert!(!denied.status.success(), "after the revoke: {denied:?}");
-    nas.mgp_json(&["unshare", "demo"]).await;
+    nas.mgp_json(&["shares", "remove", "demo"]).await;
     shows_no_more(&desk, "nas__demo__test_simple_text").await;
 }

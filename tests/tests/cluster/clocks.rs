@@ -108,8 +108,9 @@ async fn what_expires_ends_early_where_clocks_differ() {
     join(&nas, &desk, &["--role", "admin"]).await;
     is_said(&nas, "desk", "ahead of the one here").await;
     is_said(&desk, "nas", "behind the one here").await;
-    nas.mgp_json(&["share", "demo", "--to", "cluster"]).await;
-    nas.mgp_json(&["grant", "local@desk", "demo", "--expires", "30m"])
+    nas.mgp_json(&["shares", "add", "demo", "--to", "cluster"])
+        .await;
+    nas.mgp_json(&["grants", "add", "local@desk", "demo", "--expires", "30m"])
         .await;
     shows(&desk, "nas__demo__test_simple_text").await;
     calls(&desk, true).await;
@@ -124,8 +125,9 @@ async fn what_expires_ends_early_where_clocks_differ() {
     of_desk.set("+0");
     calls(&desk, true).await;
     is_said(&nas, "desk", "").await;
-    nas.mgp_json(&["revoke", "local@desk", "demo"]).await;
-    nas.mgp_json(&["grant", "local@desk", "demo"]).await;
+    nas.mgp_json(&["grants", "remove", "local@desk", "demo"])
+        .await;
+    nas.mgp_json(&["grants", "add", "local@desk", "demo"]).await;
     for off in ["+1d", "-1d"] {
         of_nas.set(off);
         let side = if off == "+1d" { "behind" } else { "ahead of" };

@@ -9,7 +9,7 @@ use crate::scene::{admission, demo, join, linked, node, operator, standing, tick
 #[tokio::test(flavor = "multi_thread")]
 async fn a_kernel_that_nobody_invited_or_joins_with_is_alone() {
     let nas = node("nas", &demo()).await;
-    let id = nas.mgp_json(&["node", "id"]).await;
+    let id = nas.mgp_json(&["nodes", "show"]).await;
     assert_eq!((&id["name"], &id["listens"]), (&"nas".into(), &Value::Null));
     assert_eq!(id["id"].as_str().unwrap().len(), 64);
     let status = nas.mgp_json(&["cluster", "status"]).await;
@@ -43,24 +43,24 @@ async fn a_ticket_is_used_once_and_only_as_it_was_given() {
         node("den", "").await,
     );
     let good = ticket(&nas, &["--approved"]).await;
-    let joined = desk.mgp(&["node", "join", &good]).await;
+    let joined = desk.mgp(&["nodes", "join", &good]).await;
     assert!(joined.status.success(), "{joined:?}");
-    let again = den.mgp(&["node", "join", &good]).await;
+    let again = den.mgp(&["nodes", "join", &good]).await;
     assert!(
         !again.status.success(),
         "a ticket was used twice: {again:?}"
     );
     let withdrawn = ticket(&nas, &[]).await;
-    let out = nas.mgp_json(&["node", "tickets"]).await;
+    let out = nas.mgp_json(&["nodes", "tickets"]).await;
     let id = out["tickets"][0]["id"].as_str().unwrap();
-    nas.mgp_json(&["node", "withdraw", id]).await;
-    let tried = den.mgp(&["node", "join", &withdrawn]).await;
+    nas.mgp_json(&["nodes", "withdraw", id]).await;
+    let tried = den.mgp(&["nodes", "join", &withdrawn]).await;
     assert!(!tried.status.success(), "{tried:?}");
     let mut altered = ticket(&nas, &["--approved"]).await.into_bytes();
     let last = altered.len() - 1;
     altered[last] = if altered[last] == b'a' { b'b' } else { b'a' };
     let altered = String::from_utf8(altered).unwrap();
-    let tried = den.mgp(&["node", "join", &altered]).await;
+    let tried = den.mgp(&["nodes", "join", &altered]).await;
     let told = String::from_utf8_lossy(&tried.stderr).into_owned();
     assert!(!tried.status.success(), "{told}");
     let status = nas.mgp_json(&["cluster", "status"]).await;
@@ -72,7 +72,7 @@ async fn a_ticket_is_used_once_and_only_as_it_was_given() {
 async fn a_yes_to_one_name_lets_no_other_in() {
     let (nas, desk) = (node("nas", "").await, node("desk", "").await);
     let ticket = ticket(&nas, &[]).await;
-    let join = ["node", "join", &ticket, "--no-wait"];
+    let join = ["nodes", "join", &ticket, "--no-wait"];
     desk.mgp_json(&join).await;
     let looked_at = waiting(&nas).await;
     desk.mgp_json(&[&join[..], &["--name", "na5"]].concat())
@@ -91,21 +91,32 @@ async fn a_yes_to_one_name_lets_no_other_in() {
         asks["words"].as_str().unwrap(),
         looked_at["words"].as_str().unwrap(),
     );
-    for late in [
-        &["node", "approve", old][..],
-        &["node", "approve", "na5"],
-        &["node", "approve"],
+    for (late, reason) in [
+        (&["approve", old][..], "mgp pending"),
+        (&["approve", "na5"], words),
+        (&["node", "approve", old], "na5"),
+        (&["node", "approve"], words),
     ] {
         let tried = nas.mgp(late).await;
-        let told = String::from_utf8_lossy(&tried.stderr).into_owned();
-        assert_eq!(tried.status.code(), Some(2), "{late:?}: {told}");
-        assert!(told.contains("na5"), "{late:?}: {told}");
+        let stderr = String::from_utf8_lossy(&tried.stderr).into_owned();
+        assert!(!tried.status.success(), "{late:?}: {stderr}");
+        assert!(stderr.contains(reason), "{late:?}: {stderr}");
     }
-    let shown = nas.mgp(&["node", "tickets"]).await;
+    let pending = nas.mgp(&["pending"]).await;
+    let pending = String::from_utf8_lossy(&pending.stdout).into_owned();
+    assert!(
+        pending.contains(&format!("mgp approve {words}")),
+        "{pending}"
+    );
+    assert!(
+        pending.contains("NOTE: it asked as desk before"),
+        "{pending}"
+    );
+    let shown = nas.mgp(&["nodes", "tickets"]).await;
     let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
     assert!(shown.contains("NOTE: it asked as desk before"), "{shown}");
     assert!(shown.contains("NOTE: its name looks like nas"), "{shown}");
-    nas.mgp_json(&["node", "approve", words]).await;
+    nas.mgp_json(&["approve", words]).await;
     linked(&nas, &desk).await;
     assert_eq!(standing(&nas, "na5").await, "linked");
 }
@@ -115,13 +126,15 @@ async fn a_yes_to_one_name_lets_no_other_in() {
 async fn a_node_is_turned_away() {
     let (nas, desk) = (node("nas", "").await, node("desk", "").await);
     let ticket = ticket(&nas, &[]).await;
-    let joining = desk.program(&["node", "join", &ticket]);
+    let joining = desk.program(&["nodes", "join", &ticket]);
     let refusing = async {
         waiting(&nas).await;
-        nas.mgp_json(&["node", "refuse"]).await
+        let later = nas.mgp_json(&["deny", "desk", "--later"]).await;
+        assert_eq!(later["verdict"], "deferred");
+        nas.mgp_json(&["deny", "desk"]).await
     };
     let (joined, refused) = tokio::join!(joining.output(DEADLINE), refusing);
-    assert_eq!(refused["admitted"], false);
+    assert_eq!(refused["verdict"], "denied");
     assert!(!joined.status.success(), "{joined:?}");
     let mut desk = operator(&desk).await;
     assert_eq!(admission(&mut desk).await["stage"], "refused");

@@ -31,7 +31,7 @@ async fn restarted(kernel: Kernel, signal: Signal) -> Kernel {
 }
 
 async fn id(kernel: &Kernel) -> Value {
-    kernel.mgp_json(&["node", "id"]).await["id"].clone()
+    kernel.mgp_json(&["nodes", "show"]).await["id"].clone()
 }
 
 /// The recovery key, at a kernel's command line; whether it was taken, and what was said.
@@ -53,8 +53,9 @@ async fn a_node_whose_folder_was_copied_is_cut_off_until_it_has_another_key() {
     let (nas, desk) = (node("nas", &demo()).await, node("desk", "").await);
     nas.connected(&["demo"]).await;
     join(&nas, &desk, &[]).await;
-    nas.mgp_json(&["share", "demo", "--to", "cluster"]).await;
-    nas.mgp_json(&["grant", "local@desk", "demo"]).await;
+    nas.mgp_json(&["shares", "add", "demo", "--to", "cluster"])
+        .await;
+    nas.mgp_json(&["grants", "add", "local@desk", "demo"]).await;
     shows(&desk, "nas__demo__test_simple_text").await;
     let before = id(&desk).await;
     let folder = desk.end(Signal::SIGTERM, DEADLINE).await;
@@ -71,23 +72,23 @@ async fn a_node_whose_folder_was_copied_is_cut_off_until_it_has_another_key() {
         assert!(!call(kernel, "nas/demo:test_simple_text").await);
     }
     twin.end(Signal::SIGKILL, DEADLINE).await;
-    let rekeyed = desk.mgp_json(&["node", "rekey"]).await;
+    let rekeyed = desk.mgp_json(&["nodes", "rekey"]).await;
     assert_eq!(
         (&rekeyed["signed"], &rekeyed["restart"]),
         (&false.into(), &true.into())
     );
     let key = rekeyed["key"].as_str().unwrap();
-    let again = desk.mgp_json(&["node", "rekey"]).await;
+    let again = desk.mgp_json(&["nodes", "rekey"]).await;
     assert_eq!(again["key"], key, "the same when asked again");
     let desk = restarted(desk, Signal::SIGKILL).await;
     assert_eq!(id(&desk).await, rekeyed["id"]);
-    nas.mgp_json(&["node", "rekey", "desk", "--to", key]).await;
+    nas.mgp_json(&["nodes", "rekey", "desk", "--to", key]).await;
     linked(&nas, &desk).await;
     assert!(
         !call(&desk, "nas/demo:test_simple_text").await,
         "it was granted to the old key"
     );
-    nas.mgp_json(&["grant", "local@desk", "demo"]).await;
+    nas.mgp_json(&["grants", "add", "local@desk", "demo"]).await;
     wait_until("the tool is called", DEADLINE, async || {
         call(&desk, "nas/demo:test_simple_text").await
     })
@@ -102,9 +103,9 @@ async fn an_admin_signs_its_new_key_itself_and_keeps_its_own_grants() {
     nas.connected(&["demo"]).await;
     join(&nas, &desk, &["--role", "admin"]).await;
     nas.mgp_json(&["agents", "add", "alice"]).await;
-    nas.mgp_json(&["grant", "alice", "demo"]).await;
-    let granted = nas.mgp_json(&["grants", "--agent", "alice"]).await;
-    let rekeyed = nas.mgp_json(&["node", "rekey"]).await;
+    nas.mgp_json(&["grants", "add", "alice", "demo"]).await;
+    let granted = nas.mgp_json(&["grants", "list", "--agent", "alice"]).await;
+    let rekeyed = nas.mgp_json(&["nodes", "rekey"]).await;
     assert_eq!(rekeyed["signed"], true, "{rekeyed:#}");
     let nas = restarted(nas, Signal::SIGKILL).await;
     assert_eq!(id(&nas).await, rekeyed["id"]);
@@ -117,9 +118,12 @@ async fn an_admin_signs_its_new_key_itself_and_keeps_its_own_grants() {
         (&rekeyed["id"], &"admin".into())
     );
     assert_eq!(nodes.len(), 2, "the old key is no node: {status:#}");
-    assert_eq!(nas.mgp_json(&["grants", "--agent", "alice"]).await, granted);
+    assert_eq!(
+        nas.mgp_json(&["grants", "list", "--agent", "alice"]).await,
+        granted
+    );
     wait_until("nas may sign", DEADLINE, async || {
-        nas.mgp(&["grant", "local@desk", "demo"])
+        nas.mgp(&["grants", "add", "local@desk", "demo"])
             .await
             .status
             .success()
@@ -131,7 +135,7 @@ async fn an_admin_signs_its_new_key_itself_and_keeps_its_own_grants() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_recovery_key_makes_an_admin_where_none_is_left() {
     let (nas, desk) = (node("nas", "").await, node("desk", "").await);
-    let founded = nas.mgp_json(&["node", "invite"]).await;
+    let founded = nas.mgp_json(&["nodes", "invite"]).await;
     let key = founded["founded"]["recovery_key"]
         .as_str()
         .unwrap()
@@ -151,7 +155,7 @@ async fn the_recovery_key_makes_an_admin_where_none_is_left() {
     assert!(!taken && said.contains("did you mean nas?"), "{said}");
     let (taken, said) = recover(&desk, &key, &["--without", "nas"]).await;
     assert!(taken, "{said}");
-    let me = desk.mgp_json(&["node", "id"]).await;
+    let me = desk.mgp_json(&["nodes", "show"]).await;
     assert_eq!(me["role"], "admin", "{me:#}");
     assert_eq!(standing(&desk, "nas").await, "revoked");
     let den = node("den", "").await;
@@ -163,16 +167,16 @@ async fn the_recovery_key_makes_an_admin_where_none_is_left() {
 async fn a_node_with_a_new_key_joins_after_its_restart_by_the_same_ticket() {
     let (nas, desk) = (node("nas", "").await, node("desk", "").await);
     join(&nas, &desk, &[]).await;
-    desk.mgp_json(&["node", "leave"]).await;
-    desk.mgp_json(&["node", "rekey"]).await;
+    desk.mgp_json(&["nodes", "leave"]).await;
+    desk.mgp_json(&["nodes", "rekey"]).await;
     let ticket = ticket(&nas, &["--approved"]).await;
-    let early = desk.mgp(&["node", "join", &ticket]).await;
+    let early = desk.mgp(&["nodes", "join", &ticket]).await;
     let said = String::from_utf8_lossy(&early.stderr).into_owned();
     assert!(
         !early.status.success() && said.contains("`mgp down`"),
         "{said}"
     );
     let desk = restarted(desk, Signal::SIGTERM).await;
-    desk.mgp_json(&["node", "join", &ticket]).await;
+    desk.mgp_json(&["nodes", "join", &ticket]).await;
     linked(&nas, &desk).await;
 }

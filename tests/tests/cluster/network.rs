@@ -69,16 +69,19 @@ async fn a_cluster_outlasts_cut_cables_and_lost_power() {
     join(&nas, &desk, &[]).await;
     join(&nas, &den, &[]).await;
     linked(&desk, &den).await;
-    nas.mgp_json(&["share", "demo", "--to", "cluster"]).await;
+    nas.mgp_json(&["shares", "add", "demo", "--to", "cluster"])
+        .await;
     for (agent, kernel) in [("local@desk", &desk), ("local@den", &den)] {
-        nas.mgp_json(&["grant", agent, "demo"]).await;
+        nas.mgp_json(&["grants", "add", agent, "demo"]).await;
         shows(kernel, "nas__demo__test_simple_text").await;
         assert!(call(kernel, "nas/demo:test_simple_text").await, "{agent}");
     }
     network.cut(1);
     becomes(&nas, "desk", "away").await;
     becomes(&desk, "nas", "away").await;
-    let revoked = nas.mgp_json(&["revoke", "local@desk", "demo"]).await;
+    let revoked = nas
+        .mgp_json(&["grants", "remove", "local@desk", "demo"])
+        .await;
     let confirmed = &revoked["confirmed"];
     assert_eq!(
         (&confirmed["nodes"], &confirmed["of"]),
@@ -133,8 +136,10 @@ async fn two_machines_that_reach_a_third_one_alone_call_through_it() {
     let told = den.mgp(&["cluster", "status"]).await;
     let told = String::from_utf8_lossy(&told.stdout).into_owned();
     assert!(told.contains("linked through nas for"), "{told}");
-    desk.mgp_json(&["share", "demo", "--to", "cluster"]).await;
-    nas.mgp_json(&["grant", "local@den", "desk/demo"]).await;
+    desk.mgp_json(&["shares", "add", "demo", "--to", "cluster"])
+        .await;
+    nas.mgp_json(&["grants", "add", "local@den", "desk/demo"])
+        .await;
     shows(&den, "desk__demo__test_simple_text").await;
     assert!(call(&den, "desk/demo:test_simple_text").await);
     let passed = nas.mgp(&["cluster", "status"]).await;

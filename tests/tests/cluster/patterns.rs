@@ -53,12 +53,15 @@ async fn a_grant_with_a_pattern_opens_what_it_means_and_closes_as_one() {
     let (nas, desk) = (node("nas", &demo()).await, node("desk", "").await);
     nas.connected(&["demo"]).await;
     join(&nas, &desk, &[]).await;
-    nas.mgp_json(&["share", "demo", "--to", "cluster"]).await;
+    nas.mgp_json(&["shares", "add", "demo", "--to", "cluster"])
+        .await;
     shows(&desk, "nas__demo__test_simple_text").await;
     assert!(!may(&desk, "nas", TEXT).await.0, "nothing is granted");
-    nas.mgp_json(&["grant", "*@desk", "demo"]).await;
+    nas.mgp_json(&["grants", "add", "*@desk", "demo"]).await;
     comes_to(&desk, TEXT, true).await;
-    let listed = nas.mgp_json(&["grants", "--agent", "anonymous@desk"]).await;
+    let listed = nas
+        .mgp_json(&["grants", "list", "--agent", "anonymous@desk"])
+        .await;
     assert_eq!(agents(&listed), [("*@desk", None)]);
     let explained = nas.mgp_json(&["explain", "anonymous@desk", "demo"]).await;
     let rule = explained["rule"].as_str().unwrap();
@@ -68,31 +71,32 @@ async fn a_grant_with_a_pattern_opens_what_it_means_and_closes_as_one() {
     let tools = tools.to_string();
     assert!(tools.contains(TEXT), "{tools}");
     // What names less takes nothing back, and says what to revoke.
-    let why = refused(&nas, &["revoke", "anonymous@desk", "demo"]).await;
-    assert!(why.contains("mgp revoke '*@desk' 'demo'"), "{why}");
+    let why = refused(&nas, &["grants", "remove", "anonymous@desk", "demo"]).await;
+    assert!(why.contains("mgp grants remove '*@desk' 'demo'"), "{why}");
     assert!(may(&desk, "nas", TEXT).await.0);
     // One agent is left out by a denial, which a revoke ends.
-    nas.mgp_json(&["grant", "anonymous@desk", "demo", "--deny"])
+    nas.mgp_json(&["grants", "add", "anonymous@desk", "demo", "--deny"])
         .await;
     comes_to(&desk, TEXT, false).await;
-    nas.mgp_json(&["revoke", "anonymous@desk", "demo"]).await;
+    nas.mgp_json(&["grants", "remove", "anonymous@desk", "demo"])
+        .await;
     comes_to(&desk, TEXT, true).await;
-    nas.mgp_json(&["revoke", "*@desk", "demo"]).await;
+    nas.mgp_json(&["grants", "remove", "*@desk", "demo"]).await;
     comes_to(&desk, TEXT, false).await;
-    nas.mgp_json(&["grant", "anonymous@*", "demo:test_simple_*"])
+    nas.mgp_json(&["grants", "add", "anonymous@*", "demo:test_simple_*"])
         .await;
     comes_to(&desk, TEXT, true).await;
     assert!(!may(&desk, "nas", IMAGE).await.0, "another tool");
     // The same again takes the place of the first one.
     let again = nas
-        .mgp_json(&["grant", "anonymous@*", "demo:test_simple_*"])
+        .mgp_json(&["grants", "add", "anonymous@*", "demo:test_simple_*"])
         .await;
     assert_eq!(again["replaced"].as_array().unwrap().len(), 1, "{again:#}");
-    let listed = nas.mgp_json(&["grants"]).await;
+    let listed = nas.mgp_json(&["grants", "list"]).await;
     let all = [("agent.anonymous@*", Some("test_simple_*"))];
     assert_eq!(agents(&listed), all);
     for wrong in [["*@*", "demo"], ["*@attic", "demo"], ["*", "demo"]] {
-        refused(&nas, &["grant", wrong[0], wrong[1]]).await;
+        refused(&nas, &["grants", "add", wrong[0], wrong[1]]).await;
     }
 }
 
@@ -103,22 +107,32 @@ async fn a_member_denies_its_own_agents_a_tool_of_another_node() {
     let (nas, desk) = (node("nas", &demo()).await, node("desk", "").await);
     nas.connected(&["demo"]).await;
     join(&nas, &desk, &[]).await;
-    nas.mgp_json(&["share", "demo", "--to", "cluster"]).await;
+    nas.mgp_json(&["shares", "add", "demo", "--to", "cluster"])
+        .await;
     let own = ["explain", "anonymous", "nas/demo", "--yet-unknown"];
     let explained = desk.mgp_json(&own).await;
     let rule = explained["rule"].as_str().unwrap();
     assert!(rule.starts_with("nas decides: no grant"), "{explained:#}");
     assert_eq!(explained["permission"], "deny", "{explained:#}");
-    nas.mgp_json(&["grant", "anonymous@desk", "demo"]).await;
+    nas.mgp_json(&["grants", "add", "anonymous@desk", "demo"])
+        .await;
     shows(&desk, "nas__demo__test_simple_text").await;
     comes_to(&desk, TEXT, true).await;
     assert_eq!(desk.mgp_json(&own).await["permission"], "allow");
-    let deny = ["grant", "anonymous", "nas/demo:test_simple_text", "--deny"];
+    let deny = [
+        "grants",
+        "add",
+        "anonymous",
+        "nas/demo:test_simple_text",
+        "--deny",
+    ];
     let denied = desk.mgp_json(&deny).await;
     assert!(denied["confirmed"].is_null(), "{denied:#}");
     assert_eq!(may(&desk, "nas", TEXT).await, (false, false));
     assert_eq!(may(&desk, "nas", IMAGE).await, (true, true));
-    let listed = desk.mgp_json(&["grants", "--agent", "anonymous"]).await;
+    let listed = desk
+        .mgp_json(&["grants", "list", "--agent", "anonymous"])
+        .await;
     let entries = listed["entries"].as_array().unwrap().iter();
     let own = entries.filter(|entry| entry["permission"] == "deny");
     let own: Vec<&Value> = own.map(|entry| &entry["server_id"]).collect();
@@ -127,7 +141,7 @@ async fn a_member_denies_its_own_agents_a_tool_of_another_node() {
         .mgp_json(&["explain", "anonymous", "nas/demo:test_simple_text"])
         .await;
     assert_eq!(explained["permission"], "deny", "{explained:#}");
-    nas.mgp_json(&["node", "rename", "attic"]).await;
+    nas.mgp_json(&["nodes", "rename", "attic"]).await;
     shows(&desk, "attic__demo__test_simple_text").await;
     assert_eq!(may(&desk, "attic", TEXT).await, (false, false));
     assert_eq!(may(&desk, "attic", IMAGE).await, (true, true));
@@ -146,7 +160,12 @@ async fn a_member_denies_its_own_agents_a_tool_of_another_node() {
     let rule = explained["rule"].as_str().unwrap();
     assert!(rule.starts_with("this node denies it"), "{explained:#}");
     let ended = desk
-        .mgp_json(&["revoke", "anonymous", "attic/demo:test_simple_text"])
+        .mgp_json(&[
+            "grants",
+            "remove",
+            "anonymous",
+            "attic/demo:test_simple_text",
+        ])
         .await;
     assert_eq!(ended["revoked"].as_array().unwrap().len(), 1, "{ended:#}");
 }

@@ -24,9 +24,10 @@ async fn a_change_that_another_admin_made_is_in_the_audit_log_with_who_did_it() 
     let (nas, desk) = (node("nas", &demo()).await, node("desk", "").await);
     nas.connected(&["demo"]).await;
     join(&nas, &desk, &["--role", "admin"]).await;
-    nas.mgp_json(&["grant", "local@desk", "demo"]).await;
-    nas.mgp_json(&["revoke", "local@desk", "demo"]).await;
-    let nas_id = nas.mgp_json(&["node", "id"]).await["id"].clone();
+    nas.mgp_json(&["grants", "add", "local@desk", "demo"]).await;
+    nas.mgp_json(&["grants", "remove", "local@desk", "demo"])
+        .await;
+    let nas_id = nas.mgp_json(&["nodes", "show"]).await["id"].clone();
     let mut events = Vec::new();
     wait_until("desk has written it down", DEADLINE, async || {
         events = found(&desk, &["--agent", "local"]).await;
@@ -66,14 +67,14 @@ async fn a_node_that_left_is_listed_as_such() {
     join(&nas, &desk, &["--role", "admin"]).await;
     join(&nas, &den, &[]).await;
     for (kernel, name) in [(&den, "den"), (&desk, "desk")] {
-        let left = kernel.mgp_json(&["node", "leave"]).await;
+        let left = kernel.mgp_json(&["nodes", "leave"]).await;
         assert_eq!(left["noted"], true, "{left:#}");
         wait_until(&format!("{name} has left"), DEADLINE, async || {
             standing(&nas, name).await == "left"
         })
         .await;
     }
-    let list = nas.mgp(&["node", "list"]).await;
+    let list = nas.mgp(&["nodes", "list"]).await;
     let list = String::from_utf8(list.stdout).unwrap();
     assert_eq!(list.matches("left ").count(), 2, "with when: {list}");
     let other = node("den", "").await;
@@ -88,22 +89,31 @@ async fn every_command_of_the_cluster_tells_the_nearest_name() {
     join(&nas, &desk, &[]).await;
     let key = "0".repeat(64);
     let commands: [(&[&str], &str); 7] = [
-        (&["node", "revoke", "desc"], "did you mean desk?"),
+        (&["nodes", "remove", "desc"], "did you mean desk?"),
         (
-            &["node", "rename", "attic", "--node", "desc"],
+            &["nodes", "rename", "attic", "--node", "desc"],
             "did you mean desk?",
         ),
         (
-            &["node", "rekey", "desc", "--to", &key],
+            &["nodes", "rekey", "desc", "--to", &key],
             "did you mean desk?",
         ),
         (
-            &["share", "demo", "--to", "node:desc"],
+            &["shares", "add", "demo", "--to", "node:desc"],
             "did you mean desk?",
         ),
-        (&["share", "dmo", "--to", "cluster"], "did you mean demo?"),
-        (&["grant", "local@desc", "demo"], "did you mean desk"),
-        (&["grant", "local@desk", "dmo"], "did you mean demo?"),
+        (
+            &["shares", "add", "dmo", "--to", "cluster"],
+            "did you mean demo?",
+        ),
+        (
+            &["grants", "add", "local@desc", "demo"],
+            "did you mean desk",
+        ),
+        (
+            &["grants", "add", "local@desk", "dmo"],
+            "did you mean demo?",
+        ),
     ];
     for (command, near) in commands {
         let said = nas.mgp(command).await;
@@ -125,8 +135,9 @@ async fn tools_of_a_node_that_is_away_are_listed_with_their_age() {
     let desk = machine(&network, 1, "desk", "").await;
     nas.connected(&["demo"]).await;
     join(&nas, &desk, &[]).await;
-    nas.mgp_json(&["share", "demo", "--to", "cluster"]).await;
-    nas.mgp_json(&["grant", "local@desk", "demo"]).await;
+    nas.mgp_json(&["shares", "add", "demo", "--to", "cluster"])
+        .await;
+    nas.mgp_json(&["grants", "add", "local@desk", "demo"]).await;
     shows(&desk, "nas__demo__test_simple_text").await;
     assert!(call(&desk, "nas/demo:test_simple_text").await);
     let listed = desk.mgp_json(&["tools", "list"]).await;

@@ -10,7 +10,7 @@ const TOOL: &str = "den/demo:test_simple_text";
 
 /// What a node says of the one grant there is, where a revoke closes it.
 async fn conflict(of: &Kernel) -> Option<String> {
-    let listed = of.mgp_json(&["grants"]).await;
+    let listed = of.mgp_json(&["grants", "list"]).await;
     let entries = listed["entries"].as_array().cloned().unwrap_or_default();
     let [entry] = &entries[..] else {
         return None;
@@ -31,9 +31,10 @@ async fn a_grant_that_has_not_seen_the_revoke_is_closed_on_all_nodes() {
     join(&nas, &desk, &["--role", "admin"]).await;
     join(&nas, &den, &[]).await;
     linked(&desk, &den).await;
-    den.mgp_json(&["share", "demo", "--to", "cluster"]).await;
+    den.mgp_json(&["shares", "add", "demo", "--to", "cluster"])
+        .await;
     shows(&nas, "den__demo__test_simple_text").await;
-    let grant = ["grant", "local", "den/demo"];
+    let grant = ["grants", "add", "local", "den/demo"];
     nas.mgp_json(&grant).await;
     wait_until("the grant counts", DEADLINE, async || {
         call(&nas, TOOL).await
@@ -41,7 +42,9 @@ async fn a_grant_that_has_not_seen_the_revoke_is_closed_on_all_nodes() {
     .await;
     network.cut(1);
     becomes(&den, "desk", "away").await;
-    let revoked = desk.mgp_json(&["revoke", "local@nas", "den/demo"]).await;
+    let revoked = desk
+        .mgp_json(&["grants", "remove", "local@nas", "den/demo"])
+        .await;
     assert_eq!(revoked["revoked"].as_array().unwrap().len(), 1);
     nas.mgp_json(&grant).await;
     assert!(call(&nas, TOOL).await, "desk is not heard of yet");

@@ -31,11 +31,13 @@ impl Replicas {
             let owner = node(name, &demo).await;
             owner.connected(&["demo"]).await;
             join(&desk, &owner, &[]).await;
-            owner.mgp_json(&["share", "demo", "--to", "cluster"]).await;
+            owner
+                .mgp_json(&["shares", "add", "demo", "--to", "cluster"])
+                .await;
             let granted = format!("the desk's agents may call demo of {name}");
             let server = format!("{name}/demo");
             wait_until(&granted, DEADLINE, async || {
-                let granting = desk.mgp(&["grant", "agent.local", &server]).await;
+                let granting = desk.mgp(&["grants", "add", "agent.local", &server]).await;
                 granting.status.success()
             })
             .await;

@@ -19,23 +19,23 @@ pub(crate) fn demo() -> String {
 
 /// A ticket of this node.
 pub(crate) async fn ticket(host: &Kernel, more: &[&str]) -> String {
-    let invited = host.mgp_json(&[&["node", "invite"], more].concat()).await;
+    let invited = host.mgp_json(&[&["nodes", "invite"], more].concat()).await;
     invited["ticket"].as_str().unwrap().to_owned()
 }
 
 /// A node joins by a ticket, and a person lets it in who compares the words.
 pub(crate) async fn join(host: &Kernel, guest: &Kernel, more: &[&str]) {
     let ticket = ticket(host, more).await;
-    let joining = guest.program(&["node", "join", &ticket, "--json"]);
+    let joining = guest.program(&["nodes", "join", &ticket, "--json"]);
     let approving = async {
         let waiting = waiting(host).await;
         let shown = shown_words(guest).await;
         assert_eq!(shown["words"], waiting["words"], "{shown:#} {waiting:#}");
         let words = waiting["words"].as_str().unwrap();
-        host.mgp_json(&["node", "approve", words]).await
+        host.mgp_json(&["approve", words]).await
     };
     let (joined, approved) = tokio::join!(joining.output(DEADLINE), approving);
-    assert_eq!(approved["admitted"], true);
+    assert_eq!(approved["verdict"], "approved");
     let told = String::from_utf8_lossy(&joined.stderr).into_owned();
     assert!(joined.status.success(), "{told}");
     linked(host, guest).await;

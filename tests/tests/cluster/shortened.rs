@@ -44,11 +44,13 @@ async fn a_shortened_log_brings_no_revoked_grant_back() {
     let (nas, mut desk) = (node("nas", &demo()).await, node("desk", "").await);
     nas.connected(&["demo"]).await;
     join(&nas, &desk, &[]).await;
-    nas.mgp_json(&["share", "demo", "--to", "cluster"]).await;
-    nas.mgp_json(&["grant", "local@desk", "demo"]).await;
+    nas.mgp_json(&["shares", "add", "demo", "--to", "cluster"])
+        .await;
+    nas.mgp_json(&["grants", "add", "local@desk", "demo"]).await;
     shows(&desk, "nas__demo__test_simple_text").await;
     assert!(call(&desk, TOOL).await);
-    nas.mgp_json(&["revoke", "local@desk", "demo"]).await;
+    nas.mgp_json(&["grants", "remove", "local@desk", "demo"])
+        .await;
     assert!(!call(&desk, TOOL).await);
     desk.process().signal(Signal::SIGSTOP);
     let mut folder = nas.end(Signal::SIGKILL, DEADLINE).await;
@@ -64,7 +66,7 @@ async fn a_shortened_log_brings_no_revoked_grant_back() {
         assert!(status.contains("has been shortened"), "{status}");
         let told = explained(&nas).await;
         assert!(told.contains("lack entries"), "{told}");
-        let granted = nas.mgp(&["grant", "local@desk", "demo"]).await;
+        let granted = nas.mgp(&["grants", "add", "local@desk", "demo"]).await;
         assert!(!granted.status.success(), "nothing new is signed");
         folder = nas.end(Signal::SIGKILL, DEADLINE).await;
     }
@@ -79,7 +81,7 @@ async fn a_shortened_log_brings_no_revoked_grant_back() {
     let told = explained(&nas).await;
     assert!(!told.contains("lack entries"), "{told}");
     wait_until("its log is confirmed", DEADLINE, async || {
-        let granted = nas.mgp(&["grant", "local@desk", "demo"]).await;
+        let granted = nas.mgp(&["grants", "add", "local@desk", "demo"]).await;
         granted.status.success()
     })
     .await;
@@ -96,8 +98,9 @@ async fn logs_that_are_gone_are_reported_and_can_be_put_back() {
     let (nas, desk) = (node("nas", &demo()).await, node("desk", "").await);
     nas.connected(&["demo"]).await;
     join(&nas, &desk, &[]).await;
-    nas.mgp_json(&["share", "demo", "--to", "cluster"]).await;
-    nas.mgp_json(&["grant", "local@desk", "demo"]).await;
+    nas.mgp_json(&["shares", "add", "demo", "--to", "cluster"])
+        .await;
+    nas.mgp_json(&["grants", "add", "local@desk", "demo"]).await;
     shows(&desk, "nas__demo__test_simple_text").await;
     let mut folder = nas.end(Signal::SIGKILL, DEADLINE).await;
     let whole = fs::read(logs(&folder)).unwrap();
@@ -139,5 +142,5 @@ async fn logs_that_are_gone_are_reported_and_can_be_put_back() {
     let nas = Kernel::again(folder).await;
     let told = troubles(&nas).await;
     assert!(!told.contains("cluster/logs"), "{told}");
-    nas.mgp_json(&["node", "invite"]).await;
+    nas.mgp_json(&["nodes", "invite"]).await;
 }

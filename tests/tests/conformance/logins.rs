@@ -1,5 +1,5 @@
 //! The client scenarios of authorization: for each the suite is the server and the authorization server, the kernel
-//! stands before it, and `mgp-scenario` types `mgp login` and plays the browser.
+//! stands before it, and `mgp-scenario` types `mgp logins add` and plays the browser.
 
 use mgp_tests::harness::{Need, Peers};
 

@@ -99,7 +99,13 @@ async fn busy() -> JoinedNodes {
     assert!(slow.status.success(), "{slow:?}");
     let because = ["--deny", "--because", "reads only"];
     let denied = kernel
-        .mgp(&[&["grant", "cursor", "weather:echo_2"], because.as_slice()].concat())
+        .mgp(
+            &[
+                &["grants", "add", "cursor", "weather:echo_2"],
+                because.as_slice(),
+            ]
+            .concat(),
+        )
         .await;
     assert!(denied.status.success());
     let shared = [("photos", "12"), ("music", "5")];

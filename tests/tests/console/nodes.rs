@@ -25,14 +25,16 @@ async fn a_node_is_let_in_and_its_calls_are_seen_through() {
     let cluster = "[cluster]\nname = \"desk\"\nlisten = \"127.0.0.1:0\"\n";
     let (desk, nas) = tokio::join!(scene::kernel(cluster), other());
     let browser = scene::signed_in(&desk, &[]).await;
-    let invited = desk.mgp_json(&["node", "invite"]).await;
+    let invited = desk.mgp_json(&["nodes", "invite"]).await;
     let ticket = invited["ticket"].as_str().unwrap();
-    let joining = nas.program(&["node", "join", ticket, "--json"]);
+    let joining = nas.program(&["nodes", "join", ticket, "--json"]);
     let (joined, ()) = tokio::join!(joining.output(DEADLINE), let_in(&browser, &desk));
     assert!(joined.status.success(), "{joined:?}");
 
-    nas.mgp_json(&["share", "demo", "--to", "cluster"]).await;
-    desk.mgp_json(&["grant", "local@desk", "nas/demo"]).await;
+    nas.mgp_json(&["shares", "add", "demo", "--to", "cluster"])
+        .await;
+    desk.mgp_json(&["grants", "add", "local@desk", "nas/demo"])
+        .await;
     let call = ["tools", "call", "nas/demo:slow", "ms=50"];
     holds("the tool of the other node answers", async || {
         desk.mgp(&call).await.status.success()

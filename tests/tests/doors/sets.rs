@@ -154,7 +154,7 @@ async fn a_stranger_learns_nothing_of_the_sets_there_are() {
         let words = String::from_utf8(line.stderr).unwrap();
         assert!(!line.status.success() && words.contains(near), "{words}");
     }
-    let info = said(&kernel, &["sets", "info", "readin"]).await;
+    let info = said(&kernel, &["sets", "show", "readin"]).await;
     assert!(info.contains("did you mean reading?"), "{info}");
 }
 
@@ -259,7 +259,7 @@ async fn what_is_misspelt_in_a_set_is_told() {
     let mut bob = Agent::over_stdio(&kernel.program(&["stdio", "--agent", "bob"]));
     bob.initialize(NEWEST, "{}").await.result();
     assert_eq!(tools(&mut bob).await, [""; 0]);
-    let info = kernel.mgp_json(&["sets", "info", "reading"]).await;
+    let info = kernel.mgp_json(&["sets", "show", "reading"]).await;
     assert_eq!(info["unknown"].as_array().unwrap().len(), 2, "{info}");
     assert_eq!(info["offered"], json!([]), "{info}");
 }
@@ -278,9 +278,9 @@ async fn the_operator_sees_the_sets() {
     assert_eq!(set["except"], json!(["one:pid"]));
     assert_eq!(set["agents"], json!(["agent.bob"]));
     assert_eq!(set["unknown"], json!([]));
-    let info = kernel.mgp_json(&["sets", "info", "reading"]).await;
+    let info = kernel.mgp_json(&["sets", "show", "reading"]).await;
     assert_eq!(info, *set);
-    let words = said(&kernel, &["sets", "info", "reading"]).await;
+    let words = said(&kernel, &["sets", "show", "reading"]).await;
     assert!(
         words.contains("mgp stdio --set reading") && words.contains("/mcp/p/reading"),
         "{words}"

@@ -48,7 +48,7 @@ async fn a_second_kernel_on_the_same_data_is_refused() {
 async fn a_second_kernel_changes_nothing_after_the_lock_file_was_removed() {
     let kernel = Kernel::start(&server("it", &[], "")).await;
     kernel.connected(&["it"]).await;
-    kernel.mgp_json(&["grant", "local", "it"]).await;
+    kernel.mgp_json(&["grants", "add", "local", "it"]).await;
     let children = kernel.children("mgp-fixture");
     let marks = fs::read(kernel.folder().join("data/marks")).unwrap();
     fs::remove_file(kernel.folder().join("data/kernel.lock")).unwrap();
@@ -67,7 +67,7 @@ async fn a_second_kernel_changes_nothing_after_the_lock_file_was_removed() {
     assert_eq!(now, marks);
     assert!(!kernel.folder().join("data/kernel.lock").exists());
     kernel
-        .mgp_json(&["grant", "other", "it", "--yet-unknown"])
+        .mgp_json(&["grants", "add", "other", "it", "--yet-unknown"])
         .await;
     let report = kernel.mgp_json(&["audit", "verify"]).await;
     assert_eq!(report["whole"], json!(true), "{report}");
@@ -76,7 +76,7 @@ async fn a_second_kernel_changes_nothing_after_the_lock_file_was_removed() {
     let report = kernel.mgp_json(&["audit", "verify"]).await;
     assert_eq!(report["whole"], json!(true), "{report}");
     assert_eq!(
-        kernel.mgp_json(&["grants"]).await["entries"]
+        kernel.mgp_json(&["grants", "list"]).await["entries"]
             .as_array()
             .unwrap()
             .len(),

@@ -94,7 +94,9 @@ async fn a_tool_that_is_not_there_is_told_with_those_that_are() {
     let names = error["data"]["available_tools"].as_array().unwrap();
     assert!(names[0] == "redeem" && names.len() <= 50, "{names:?}");
 
-    let denied = kernel.mgp(&["grant", "alice", "it:echo", "--deny"]).await;
+    let denied = kernel
+        .mgp(&["grants", "add", "alice", "it:echo", "--deny"])
+        .await;
     assert!(denied.status.success(), "{denied:?}");
     let told = async |name: &str| {
         let said = client.call(name, json!({"text": "x"})).await;

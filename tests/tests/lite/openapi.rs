@@ -199,7 +199,9 @@ async fn a_document_has_what_its_reader_may_call() {
         let made = kernel.mgp_json(&["agents", "add", name]).await;
         tokens.push(made["token"].as_str().unwrap().to_owned());
     }
-    kernel.mgp(&["grant", "reader", "it:echo", "--deny"]).await;
+    kernel
+        .mgp(&["grants", "add", "reader", "it:echo", "--deny"])
+        .await;
     let [reader, other] = [0, 1].map(|n| Some(tokens[n].as_str()));
 
     let theirs = document(&kernel, other).await;

@@ -83,7 +83,9 @@ async fn both_bindings_answer_alike() {
     .await;
     kernel.connected(&["it"]).await;
     let token = scene::token(&kernel, "alice").await;
-    let denied = kernel.mgp(&["grant", "alice", "it/pid", "--deny"]).await;
+    let denied = kernel
+        .mgp(&["grants", "add", "alice", "it/pid", "--deny"])
+        .await;
     assert!(denied.status.success(), "{denied:?}");
     let http = LiteClient::new(&kernel).with_token(&token);
     let Some(rpc) = RpcClient::python(&kernel) else {

@@ -214,7 +214,7 @@ async fn a_right_that_was_taken_back_takes_the_promise_along() {
     let promise = said.promise();
     assert!(
         kernel
-            .mgp(&["grant", "alice", "it:slow_compute", "--deny"])
+            .mgp(&["grants", "add", "alice", "it:slow_compute", "--deny"])
             .await
             .status
             .success()

@@ -123,8 +123,8 @@ async fn no_method_of_channels_gets_past_what_keeps_an_agent_from_publishing() {
     let (kernel, mut chat) = start_kernel().await;
     for command in [
         &["agents", "add", "al"][..],
-        &["grant", "al", "chat", "--deny"],
-        &["grant", "al", "chat:mcpl_tell"],
+        &["grants", "add", "al", "chat", "--deny"],
+        &["grants", "add", "al", "chat:mcpl_tell"],
     ] {
         let done = kernel.mgp(command).await;
         assert!(done.status.success(), "{command:?}: {done:?}");

@@ -317,7 +317,15 @@ async fn an_entry_ends_when_it_says() {
     let mut owner = owner(&kernel).await;
     let mut agent = anybody(&kernel, None).await;
     let denied = kernel
-        .mgp(&["grant", ANYBODY, "one/echo", "--deny", "--expires", "2s"])
+        .mgp(&[
+            "grants",
+            "add",
+            ANYBODY,
+            "one/echo",
+            "--deny",
+            "--expires",
+            "2s",
+        ])
         .await;
     assert!(denied.status.success());
     agent.hears("notifications/tools/list_changed").await;
@@ -484,7 +492,7 @@ async fn under_opt_in_a_new_agent_and_a_new_server_are_denied() {
     kernel.connected(&["one"]).await;
     let mut alice = newcomer(&kernel, "alice").await;
     is_denied(&echo(&mut alice, "one__echo").await);
-    kernel.mgp_json(&["grant", "alice", "one"]).await;
+    kernel.mgp_json(&["grants", "add", "alice", "one"]).await;
     assert_eq!(echo(&mut alice, "one__echo").await.text(), "hello");
     kernel.rewrite(&(one + &entry("two")));
     kernel.connected(&["one", "two"]).await;
@@ -499,7 +507,7 @@ async fn under_opt_in_a_new_agent_and_a_new_server_are_denied() {
     }
     let mut owner = owner(&kernel).await;
     assert!(!echoed(&mut owner, "two").await, "nothing reached it");
-    kernel.mgp_json(&["grant", "bob", "two"]).await;
+    kernel.mgp_json(&["grants", "add", "bob", "two"]).await;
     assert_eq!(echo(&mut bob, "two__echo").await.text(), "hello");
     is_denied(&echo(&mut bob, "one__echo").await);
     is_denied(&echo(&mut alice, "two__echo").await);
@@ -517,7 +525,7 @@ async fn a_sandboxed_server_is_closed_by_default() {
     assert_eq!(echo(&mut agent, "one__echo").await.text(), "hello");
     assert!(echo(&mut agent, "two__echo").await.is_error());
     let granted = kernel
-        .mgp(&["grant", ANYBODY, "two", "--because", "looked at"])
+        .mgp(&["grants", "add", ANYBODY, "two", "--because", "looked at"])
         .await;
     assert!(granted.status.success());
     assert_eq!(echo(&mut agent, "two__echo").await.text(), "hello");
@@ -537,7 +545,8 @@ async fn the_command_line_grants_shows_and_explains() {
         String::from_utf8_lossy(&output.stdout).into_owned()
     };
     let denied = said(&[
-        "grant",
+        "grants",
+        "add",
         ANYBODY,
         "one/echo",
         "--deny",
@@ -549,7 +558,7 @@ async fn the_command_line_grants_shows_and_explains() {
         denied.starts_with("agent.anonymous is denied one:echo ("),
         "{denied}"
     );
-    let grants = said(&["grants"]).await;
+    let grants = said(&["grants", "list"]).await;
     assert!(
         grants.contains("one:echo") && grants.contains("too loud"),
         "{grants}"
@@ -559,10 +568,10 @@ async fn the_command_line_grants_shows_and_explains() {
         why.contains("may not use one:echo") && why.contains("operator"),
         "{why}"
     );
-    let back = said(&["revoke", ANYBODY, "one/echo"]).await;
+    let back = said(&["grants", "remove", ANYBODY, "one/echo"]).await;
     assert!(back.starts_with("taken back"), "{back}");
     assert!(
-        said(&["revoke", ANYBODY, "one/echo"])
+        said(&["grants", "remove", ANYBODY, "one/echo"])
             .await
             .contains("has no entry")
     );

@@ -93,7 +93,7 @@ async fn what_a_server_gets_wrong_is_said_in_the_callers_words() {
         "it may have taken effect"
     );
     wait_until("it is back", DEADLINE, async || {
-        let info = kernel.mgp_json(&["servers", "info", "it"]).await;
+        let info = kernel.mgp_json(&["servers", "show", "it"]).await;
         info["state"] == "connected" && info["restarts"] == 1
     })
     .await;

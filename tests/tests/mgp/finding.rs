@@ -223,7 +223,8 @@ async fn a_hidden_tool_leaves_no_trace() {
     let strategies = ["keyword", "semantic", "hybrid", "category"];
     kernel
         .mgp_json(&[
-            "grant",
+            "grants",
+            "add",
             "agent.curious",
             "hidden",
             "--deny",

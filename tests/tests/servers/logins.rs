@@ -73,7 +73,7 @@ impl LoginScene {
         program.output(DEADLINE).await
     }
 
-    /// `mgp login` until it says where to sign in.
+    /// `mgp logins add` until it says where to sign in.
     async fn begins(&self, args: &[&str]) -> (Process, String) {
         let folder = self.home.path().display().to_string();
         let program = self.kernel.program(&[&["login"], args].concat());
@@ -81,7 +81,7 @@ impl LoginScene {
         let program = home
             .iter()
             .fold(program, |program, (name, value)| program.env(name, *value));
-        let mut login = Process::start("mgp login", &program);
+        let mut login = Process::start("mgp logins add", &program);
         let url = login.says("where to sign in", DEADLINE, |said| {
             let (_, rest) = said.split_once("sign in at:\n  ")?;
             let (url, _) = rest.split_once('\n')?;
@@ -210,14 +210,14 @@ async fn a_login_is_done_renewed_and_taken_back() {
         return;
     };
     let parked = scene.server("docs").await;
-    assert_eq!(parked["reason"], "it wants a login: `mgp login docs`");
+    assert_eq!(parked["reason"], "it wants a login: `mgp logins add docs`");
     assert_eq!(parked["next_try_ms"], Value::Null);
     let pending = words(&scene.mgp(&["pending"]).await);
     assert!(
-        pending.contains("mgp login docs") && pending.contains("takes no calls"),
+        pending.contains("mgp logins add docs") && pending.contains("takes no calls"),
         "{pending}"
     );
-    let misspelt = words(&scene.mgp(&["login", "dcos"]).await);
+    let misspelt = words(&scene.mgp(&["logins", "add", "dcos"]).await);
     assert!(misspelt.contains("did you mean docs?"), "{misspelt}");
 
     let told = scene.log_in("docs").await;
@@ -265,11 +265,11 @@ async fn a_login_is_done_renewed_and_taken_back() {
         }
     }
 
-    let out = words(&scene.mgp(&["logout", "docs"]).await);
+    let out = words(&scene.mgp(&["logins", "remove", "docs"]).await);
     assert!(out.contains("the login at docs is forgotten"), "{out}");
     assert!(scene.count("revoked").await >= 1);
     scene.is("docs", "error").await;
-    let again = words(&scene.mgp(&["logout", "docs"]).await);
+    let again = words(&scene.mgp(&["logins", "remove", "docs"]).await);
     assert!(again.contains("there is no login at docs"), "{again}");
 }
 
@@ -296,7 +296,7 @@ async fn a_login_lasts_until_somebody_takes_it_back() {
     let server = scene.server("docs").await;
     let why = server["reason"].as_str().unwrap();
     assert!(
-        !why.contains("mgp login"),
+        !why.contains("mgp logins add"),
         "nobody has to sign in because it is away: {why}"
     );
 }
@@ -311,7 +311,7 @@ async fn a_call_that_needs_more_rights_asks_for_a_login_with_more() {
     let mut agent = scene.agent().await;
     let refused = agent.call("write", json!({})).await;
     assert!(
-        refused.frame.contains("mgp login docs"),
+        refused.frame.contains("mgp logins add docs"),
         "{}",
         refused.frame
     );
@@ -393,7 +393,7 @@ async fn a_token_goes_to_its_own_server_only() {
         return;
     };
     scene.log_in("docs").await;
-    let refused = scene.mgp(&["login", "liar"]).await;
+    let refused = scene.mgp(&["logins", "add", "liar"]).await;
     assert!(!refused.status.success());
     let told = words(&refused);
     assert!(
@@ -401,7 +401,7 @@ async fn a_token_goes_to_its_own_server_only() {
         "{told}"
     );
     let started = words(&scene.mgp(&["servers", "start", "liar"]).await);
-    assert!(started.contains("mgp login liar"), "{started}");
+    assert!(started.contains("mgp logins add liar"), "{started}");
     let saw = scene.control("liar", Method::GET, "").await;
     let with_token = saw
         .as_array()
@@ -420,7 +420,7 @@ async fn a_token_goes_to_its_own_server_only() {
         let servers = status["servers"].as_array().unwrap();
         servers
             .iter()
-            .any(|s| s["id"] == "twin" && s["login"]["command"] == "mgp login twin")
+            .any(|s| s["id"] == "twin" && s["login"]["command"] == "mgp logins add twin")
     })
     .await;
 }

@@ -75,7 +75,7 @@ pub(crate) async fn confirmed(
             "nobody answered within {} s (`timeout_secs` in [confirmation])",
             cx.policies.confirmation.patience.as_secs()
         ),
-        Settled::Nobody => "it needs a person's yes, and nobody can be asked; the operator can grant it with `mgp grant`"
+        Settled::Nobody => "it needs a person's yes, and nobody can be asked; the operator can grant it with `mgp grants add`"
             .to_owned(),
     };
     let tool = name.to_owned();

@@ -69,7 +69,7 @@ fn words_of_failure(why: &StreamFailure) -> String {
             "the other side does not take this node: it was revoked there, or has not heard of its admission yet"
         }
         StreamFailure::LinkClosed(LinkClose::TwoLives) => {
-            "the other side found two living nodes with this node's key, and takes neither: stop the copy, then `mgp node rekey` on the one that stays"
+            "the other side found two living nodes with this node's key, and takes neither: stop the copy, then `mgp nodes rekey` on the one that stays"
         }
         StreamFailure::LinkClosed(LinkClose::Shutdown) => "start it on the other side",
         StreamFailure::LinkClosed(LinkClose::NoCommonVersion) => "update the older one of the two",
@@ -159,7 +159,10 @@ mod tests {
                 words_of_end(&closed(LinkClose::NoCommonVersion)),
                 "update the older",
             ),
-            (words_of_end(&closed(LinkClose::TwoLives)), "mgp node rekey"),
+            (
+                words_of_end(&closed(LinkClose::TwoLives)),
+                "mgp nodes rekey",
+            ),
         ] {
             assert!(told.contains(words), "{told}");
         }

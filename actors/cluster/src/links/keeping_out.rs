@@ -42,7 +42,7 @@ impl LinksState {
         if !member.plan.is_kept_out() {
             tracing::warn!(
                 by = member.pinned.name,
-                "another living kernel has the key of this node, and neither of the two is let in any more: stop the copy, then `mgp node rekey` on the one that stays"
+                "another living kernel has the key of this node, and neither of the two is let in any more: stop the copy, then `mgp nodes rekey` on the one that stays"
             );
         }
     }

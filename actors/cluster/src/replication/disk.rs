@@ -142,7 +142,7 @@ pub(super) fn open_existing(folder: &Path, witness: &Witness) -> Result<FoundLog
     let missing = missing.and_then(|it| it.settled).map(|cluster| {
         let path = path.display();
         format!(
-            "{path} is missing or empty, and this node was in the cluster {cluster}: nothing of it is known here, and agents of other nodes may do nothing; put a copy of the file back and start the kernel again, or join the cluster anew with `mgp node join`, or run `mgp down`, then `mgp accept {LOGS_WITNESS}`"
+            "{path} is missing or empty, and this node was in the cluster {cluster}: nothing of it is known here, and agents of other nodes may do nothing; put a copy of the file back and start the kernel again, or join the cluster anew with `mgp nodes join`, or run `mgp down`, then `mgp accept {LOGS_WITNESS}`"
         )
     });
     Ok(FoundLogs { opened, missing })

@@ -179,7 +179,7 @@ impl ReplicationHandle {
         let decide = move |records: &ClusterRecords<'_>| {
             let known = records.replica.logs().members().get(key.node());
             if known.is_some_and(|member| member.cut.is_some()) {
-                let why = "that node was cut off, or has left: it comes back under a new key only, which `mgp node rekey` there makes";
+                let why = "that node was cut off, or has left: it comes back under a new key only, which `mgp nodes rekey` there makes";
                 return Err(Refusal::BadParams(why.into()));
             }
             let name = name.to_string();

@@ -128,7 +128,7 @@ impl ReplicationState {
             return reply.send(Err(refusal));
         }
         if self.is_demoted() {
-            let why = "this node was demoted, which is for good under its key: `mgp node rekey` gives it another one, with which the recovery key makes it an admin";
+            let why = "this node was demoted, which is for good under its key: `mgp nodes rekey` gives it another one, with which the recovery key makes it an admin";
             return reply.send(Err(Refusal::BadParams(why.into())));
         }
         let Some(signed) = self.signed_by_recovery(recovery, by) else {

@@ -262,7 +262,7 @@ impl ReplicationState {
         tracing::warn!(
             node = name.unwrap_or("?"),
             id = node.short(),
-            "two living nodes have this key, and neither is let in any more: stop the copy, then `mgp node rekey` on the one that stays; or cut it off with `mgp node revoke`"
+            "two living nodes have this key, and neither is let in any more: stop the copy, then `mgp nodes rekey` on the one that stays; or cut it off with `mgp nodes remove`"
         );
     }
 

@@ -82,7 +82,7 @@ impl ReplicationState {
 
     fn may_enter(&self) -> Result<(), Refusal> {
         if self.stay.is_some() {
-            let why = "this node is in a cluster; `mgp node leave` takes it out";
+            let why = "this node is in a cluster; `mgp nodes leave` takes it out";
             return Err(Refusal::BadParams(why.into()));
         }
         let checked = self.audit.check();

@@ -19,7 +19,7 @@ export default function cluster({ main, kernel, on, signal }) {
       (there.waiting ?? []).length > 0 && h('p', { class: 'note warn' }, `${there.waiting.length} wait to be let in: `, h('a', { href: '#/waiting' }, 'look')),
       there.nodes.length > 0 && h('div', { class: 'cards' }, there.nodes.map((node) => card(node, kernel, read))),
       h('h2', {}, 'Shared from here'),
-      shares.shares.length ? h('ul', {}, shares.shares.map((share) => h('li', {}, `${share.server} (${share.tools}) with ${share.to}${share.means !== undefined && share.means !== null ? `: ${share.means} tools` : ''}${share.why ? ` · ${share.why}` : ''}`))) : h('p', { class: 'empty' }, 'Nothing. ', h('code', {}, 'mgp share SERVER'), ' shares a server.'));
+      shares.shares.length ? h('ul', {}, shares.shares.map((share) => h('li', {}, `${share.server} (${share.tools}) with ${share.to}${share.means !== undefined && share.means !== null ? `: ${share.means} tools` : ''}${share.why ? ` · ${share.why}` : ''}`))) : h('p', { class: 'empty' }, 'Nothing. ', h('code', {}, 'mgp shares add SERVER'), ' shares a server.'));
   }
   on('cluster', () => doing(read));
   doing(read);
@@ -79,6 +79,6 @@ async function invite(kernel, button) {
   const made = await doing(() => kernel.ask('mgp/kernel/nodes/invite', wanted), button);
   if (!made) return;
   const area = (label, value) => h('div', { class: 'field' }, h('label', {}, label, h('textarea', { readonly: true, rows: 4, class: 'mono', value })));
-  await dialog('The ticket', [h('p', {}, 'It is shown this once. On the other machine: ', h('code', {}, 'mgp node join'), ', then paste it. When it asks, both show the same three words.'), area('Ticket', made.ticket),
+  await dialog('The ticket', [h('p', {}, 'It is shown this once. On the other machine: ', h('code', {}, 'mgp nodes join'), ', then paste it. When it asks, both show the same three words.'), area('Ticket', made.ticket),
     made.founded && [h('p', { class: 'note warn' }, 'A cluster was founded. Keep its recovery key: it is the only way on when no admin is left.'), area('Recovery key', made.founded.recovery_key)]], [{ text: 'Done', kind: 'main', says: () => true }]);
 }

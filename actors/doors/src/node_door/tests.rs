@@ -504,7 +504,7 @@ async fn a_tool_that_is_shared_and_not_granted_says_so() {
     };
     let closed = call("hidden").await;
     assert!(matches!(closed, Refusal::Closed(_)), "{closed}");
-    assert!(closed.to_string().contains("mgp grant"), "{closed}");
+    assert!(closed.to_string().contains("mgp grants add"), "{closed}");
     let unknown = call("none").await;
     let Refusal::Owner(unknown) = unknown else {
         panic!("{unknown}")

@@ -443,11 +443,11 @@ impl ServerLogin {
     /// What a person types for it.
     pub(super) fn command(&self) -> String {
         match &self.agent {
-            None => format!("mgp login {}", self.id),
+            None => format!("mgp logins add {}", self.id),
             Some(agent) => {
                 let name = agent.as_str();
                 let name = name.strip_prefix(AgentId::PREFIX).unwrap_or(name);
-                format!("mgp login {} --agent {name}", self.id)
+                format!("mgp logins add {} --agent {name}", self.id)
             }
         }
     }

@@ -169,7 +169,7 @@ impl LinkListener {
         }
         if !may_read(&self.permissions, &self.handle.id) {
             let words = format!(
-                "{AUDIT_LOG} is not approved for this server; `mgp servers info` shows how it stands"
+                "{AUDIT_LOG} is not approved for this server; `mgp servers show` shows how it stands"
             );
             return reply.send(Err(Refusal::Forbidden(words)));
         }

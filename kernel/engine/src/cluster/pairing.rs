@@ -178,7 +178,7 @@ pub enum PairingRefusal {
     NobodyWaits,
     /// The yes is to another question.
     #[error(
-        "who waits is not, or no longer, who was looked at: `mgp node tickets` shows who asks now"
+        "who waits is not, or no longer, who was looked at: `mgp nodes tickets` shows who asks now"
     )]
     Changed,
 }

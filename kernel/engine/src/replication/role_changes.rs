@@ -20,11 +20,11 @@ pub enum RoleRefusal {
     NotLess,
     /// It was demoted under its present key.
     #[error(
-        "it was demoted, which is for good under its present key: `mgp node leave` and `mgp node rekey` there, a restart, then `mgp node join` with a ticket of `mgp node invite --role`"
+        "it was demoted, which is for good under its present key: `mgp nodes leave` and `mgp nodes rekey` there, a restart, then `mgp nodes join` with a ticket of `mgp nodes invite --role`"
     )]
     WasDemoted,
     /// Nobody could let nodes in or grant anything.
-    #[error("it is the last admin: `mgp node promote` another node first")]
+    #[error("it is the last admin: `mgp nodes promote` another node first")]
     LastAdmin,
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::kernel::nodes::WaitingNode;
 use super::servers::WantedLogin;
 use crate::mcp::methods;
 
@@ -135,7 +136,10 @@ pub struct Entry {
 pub struct Pending {
     /// The longest first.
     pub pending: Vec<Entry>,
-    /// The logins that servers want, by server; they are answered with `mgp login`.
+    /// The nodes that ask to join the cluster; their words are their names here.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<WaitingNode>,
+    /// The logins that servers want, by server; they are answered with `mgp logins add`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub logins: BTreeMap<String, WantedLogin>,
 }

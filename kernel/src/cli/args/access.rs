@@ -1,8 +1,19 @@
-//! `mgp grant`, `revoke`, `grants` and `explain`.
+//! `mgp grants …` and `mgp explain`.
 
-use clap::Args;
+use clap::{Args, Subcommand};
 
 use super::times;
+
+/// `mgp grants …`.
+#[derive(Debug, Subcommand)]
+pub enum Grants {
+    /// List grants and denials.
+    List(ListGrants),
+    /// Allow an agent to use a server or a tool, or deny it.
+    Add(Grant),
+    /// Remove a grant or a denial.
+    Remove(Revoke),
+}
 
 /// Whom and what a rule is about.
 #[derive(Debug, Args)]
@@ -23,16 +34,16 @@ pub struct About {
     pub yet_unknown: bool,
 }
 
-/// `mgp grant`.
+/// `mgp grants add`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  mgp grant agent.local files
-  mgp grant agent.local files:move_file --deny --because 'only by hand'
-  mgp grant agent.local files:write_file --expires 1h
-  mgp grant alice@desk files               # an agent of another node, at a server that is shared with it
-  mgp grant '*@desk' 'files:read_*'         # every agent of that node, the tools whose names begin so
-  mgp grant alice nas/files --deny         # this node keeps its own agent from it; no admin is needed
-  mgp grant agent.ci later --deny --yet-unknown    # before there are such an agent and server")]
+  mgp grants add agent.local files
+  mgp grants add agent.local files:move_file --deny --because 'only by hand'
+  mgp grants add agent.local files:write_file --expires 1h
+  mgp grants add alice@desk files               # an agent of another node, at a server that is shared with it
+  mgp grants add '*@desk' 'files:read_*'         # every agent of that node, the tools whose names begin so
+  mgp grants add alice nas/files --deny         # this node keeps its own agent from it; no admin is needed
+  mgp grants add agent.ci later --deny --yet-unknown    # before there are such an agent and server")]
 pub struct Grant {
     /// Whom and what.
     #[command(flatten)]
@@ -48,23 +59,23 @@ pub struct Grant {
     pub because: Option<String>,
 }
 
-/// `mgp revoke`.
+/// `mgp grants remove`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  mgp revoke agent.local files
-  mgp revoke agent.local files:move_file")]
+  mgp grants remove agent.local files
+  mgp grants remove agent.local files:move_file")]
 pub struct Revoke {
     /// Whom and what: as it was granted or denied, a server or a tool.
     #[command(flatten)]
     pub about: About,
 }
 
-/// `mgp grants`.
+/// `mgp grants list`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  mgp grants
-  mgp grants --agent agent.local --json")]
-pub struct Grants {
+  mgp grants list
+  mgp grants list --agent agent.local --json")]
+pub struct ListGrants {
     /// Only of this agent.
     #[arg(long, value_name = "AGENT")]
     pub agent: Option<String>,

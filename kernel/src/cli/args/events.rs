@@ -11,15 +11,15 @@ use mgp_protocol::mgp::events::Severity;
 pub enum Events {
     /// Show events as they come.
     Tail(TailEvents),
-    /// Show which channels there are.
+    /// List channels.
     #[command(after_help = "\
 The kernel's own, and those that servers said they have to somebody who subscribed. Events of channels that
 are in the audit log can be read later, too: `mgp events tail --since`.
 
 Examples:
-  mgp events channels
-  mgp events channels --json")]
-    Channels,
+  mgp events list
+  mgp events list --json")]
+    List,
 }
 
 /// `mgp events tail`.

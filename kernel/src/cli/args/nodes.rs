@@ -1,4 +1,4 @@
-//! `mgp node …`, `mgp cluster …`, and beside them what is shared and who is seen.
+//! `mgp nodes …`, `mgp cluster …`, and beside them what is shared and who is seen.
 
 mod lan;
 mod shares;
@@ -8,63 +8,65 @@ use clap::{Args, Subcommand};
 use super::times;
 
 pub use lan::Lan;
-pub use shares::{Audience, Share, Unshare};
+pub use shares::{Audience, Share, Shares, Unshare};
 
-/// `mgp node …`.
+/// `mgp nodes …`.
 #[derive(Debug, Subcommand)]
 pub enum Nodes {
-    /// Show who this node is.
-    Id,
-    /// Make a ticket with which one node may ask to be let in; the first one founds a cluster.
+    /// Show this node: its name, id and cluster.
+    Show,
+    /// Create a ticket for one node to join; the first one founds a cluster.
     Invite(Invite),
-    /// Ask the node that made a ticket to be let into its cluster, and wait for the answer.
+    /// Join a cluster with a ticket, and wait for the approval.
     Join(Join),
-    /// Let a node in that asks and shows the right words.
-    Approve(LetIn),
-    /// Turn a node away that asks.
-    Refuse(TurnAway),
-    /// Show the nodes of the cluster, and who asks to be let in.
+    /// List the nodes of the cluster, and those that ask to join.
     List,
-    /// Cut a node off, everywhere and for good.
-    Revoke(RevokeNode),
-    /// Call a node something else.
+    /// Remove a node from the cluster for good.
+    Remove(RevokeNode),
+    /// Rename a node.
     Rename(Rename),
-    /// Let a node do more: an admin grants, and lets nodes in.
+    /// Give a node a higher role: an admin grants and approves nodes.
     Promote(Promote),
-    /// Let a node do less, for good under its present key.
+    /// Give a node a lower role, for good under its present key.
     Demote(Demote),
-    /// Take no new calls of other nodes' agents here, before this node is stopped.
+    /// Reject new calls from other nodes, before this node is stopped.
     Drain(Drain),
-    /// List nodes no more that left or were cut off.
+    /// Hide nodes that left or were removed.
     Forget(Forget),
-    /// Leave the cluster, and forget it.
+    /// Leave the cluster.
     Leave(Leave),
-    /// Give this node another key, or take the one that another node shows.
+    /// Change this node's key, or accept the new key of another node.
     Rekey(Rekey),
-    /// Show the tickets that are good still, and who asks to be let in.
+    /// List valid tickets.
     Tickets,
-    /// Make a ticket good for nothing.
+    /// Invalidate a ticket.
     Withdraw(Withdraw),
+    /// Approve a node that asks to join.
+    #[command(hide = true)]
+    Approve(LetIn),
+    /// Reject a node that asks to join.
+    #[command(hide = true)]
+    Refuse(TurnAway),
 }
 
 /// `mgp cluster …`.
 #[derive(Debug, Subcommand)]
 pub enum Cluster {
-    /// Show who is there, how far away, and what is shared by whom.
+    /// Show nodes, latencies and shares.
     Status,
     /// Make this node an admin by the recovery key, where no admin is left.
     Recover(Recover),
 }
 
-/// `mgp node invite`.
+/// `mgp nodes invite`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  mgp node invite                          # good for 15 minutes; you approve who shows it
-  mgp node invite --role admin             # for a node that may grant and let nodes in, too
-  mgp node invite --for 1h --address nas.lan:7332
-  mgp node invite --approved --json        # unattended: whoever shows it first is in
+  mgp nodes invite                          # good for 15 minutes; you approve who shows it
+  mgp nodes invite --role admin             # for a node that may grant and let nodes in, too
+  mgp nodes invite --for 1h --address nas.lan:7332
+  mgp nodes invite --approved --json        # unattended: whoever shows it first is in
 
-The ticket is a secret, and good once. The other node types `mgp node join`; both then show the same
+The ticket is a secret, and good once. The other node types `mgp nodes join`; both then show the same
 three words.")]
 pub struct Invite {
     /// What the node may do: admin, member (shares and calls) or leaf (only calls).
@@ -82,12 +84,12 @@ pub struct Invite {
     pub address: Vec<String>,
 }
 
-/// `mgp node join`.
+/// `mgp nodes join`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  mgp node join mgp1-…                     # the ticket `mgp node invite` printed there
-  mgp node join -                          # reads it from the terminal or a pipe
-  mgp node join                            # comes back to a join that still waits
+  mgp nodes join mgp1-…                     # the ticket `mgp nodes invite` printed there
+  mgp nodes join -                          # reads it from the terminal or a pipe
+  mgp nodes join                            # comes back to a join that still waits
 
 A command line is read by every user of the machine: on one with other users, take `-`.")]
 pub struct Join {
@@ -103,11 +105,8 @@ pub struct Join {
     pub no_wait: bool,
 }
 
-/// `mgp node approve`.
+/// `mgp node approve`, an old spelling of `mgp approve`.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:
-  mgp node tickets                         # who asks, and with which words
-  mgp node approve bafog-tulik-zonub       # if the other node shows the same three words")]
 pub struct LetIn {
     /// The three words that both sides show. They are of the node's key and its name: a name alone may be another
     /// one's by now.
@@ -115,22 +114,19 @@ pub struct LetIn {
     pub words: Option<String>,
 }
 
-/// `mgp node refuse`.
+/// `mgp node refuse`, an old spelling of `mgp deny`.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:
-  mgp node tickets                         # who asks, and with which words
-  mgp node refuse desk")]
 pub struct TurnAway {
     /// The three words, or the name or id of the node; not needed where only one asks.
     #[arg(value_name = "WORDS|NODE")]
     pub node: Option<String>,
 }
 
-/// `mgp node revoke`.
+/// `mgp nodes remove`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  mgp node revoke nas                      # shows what ends with it, and asks
-  mgp node revoke nas -y                   # for scripts: without asking
+  mgp nodes remove nas                      # shows what ends with it, and asks
+  mgp nodes remove nas -y                   # for scripts: without asking
 
 Without a terminal nothing is done unless -y is given.")]
 pub struct RevokeNode {
@@ -141,11 +137,11 @@ pub struct RevokeNode {
     pub yes: bool,
 }
 
-/// `mgp node rename`.
+/// `mgp nodes rename`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  mgp node rename attic                    # this node
-  mgp node rename attic --node nas         # another one
+  mgp nodes rename attic                    # this node
+  mgp nodes rename attic --node nas         # another one
 
 What it shares is then called after its new name: attic/files instead of nas/files. Grants stay.")]
 pub struct Rename {
@@ -156,11 +152,11 @@ pub struct Rename {
     pub node: Option<String>,
 }
 
-/// `mgp node promote`.
+/// `mgp nodes promote`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  mgp node promote desk                    # desk is an admin from now on
-  mgp node promote cam --role member       # a leaf that shares from now on")]
+  mgp nodes promote desk                    # desk is an admin from now on
+  mgp nodes promote cam --role member       # a leaf that shares from now on")]
 pub struct Promote {
     /// Its name, its id or the beginning of it.
     pub node: String,
@@ -169,11 +165,11 @@ pub struct Promote {
     pub role: String,
 }
 
-/// `mgp node demote`.
+/// `mgp nodes demote`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  mgp node demote desk                     # an admin is a member from now on
-  mgp node demote desk --role leaf
+  mgp nodes demote desk                     # an admin is a member from now on
+  mgp nodes demote desk --role leaf
 
 What it granted and revoked before stays, and no owner waits for its word any more. Under its present key it is never
 promoted again. A node of an older version takes it for cut off until it is updated.")]
@@ -188,12 +184,12 @@ pub struct Demote {
     pub with_older: bool,
 }
 
-/// `mgp node drain`.
+/// `mgp nodes drain`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  mgp node drain                           # waits until the calls under way have ended
-  mgp node drain --no-wait
-  mgp node drain --end                     # takes calls again; a start of the kernel does so, too
+  mgp nodes drain                           # waits until the calls under way have ended
+  mgp nodes drain --no-wait
+  mgp nodes drain --end                     # takes calls again; a start of the kernel does so, too
 
 Others call a replica where there is one. What agents of this node do goes on.")]
 pub struct Drain {
@@ -205,11 +201,11 @@ pub struct Drain {
     pub no_wait: bool,
 }
 
-/// `mgp node forget`.
+/// `mgp nodes forget`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  mgp node forget desk                     # every row of a desk that left or was cut off
-  mgp node forget --all
+  mgp nodes forget desk                     # every row of a desk that left or was cut off
+  mgp nodes forget --all
 
 Only the list of this node is shorter: that they are out stays known, and counts.")]
 pub struct Forget {
@@ -221,22 +217,22 @@ pub struct Forget {
     pub all: bool,
 }
 
-/// `mgp node leave`.
+/// `mgp nodes leave`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  mgp node leave
-  mgp node leave --last-admin              # although nobody could let nodes in then")]
+  mgp nodes leave
+  mgp nodes leave --last-admin              # although nobody could let nodes in then")]
 pub struct Leave {
     /// Leave although no other node is an admin.
     #[arg(long)]
     pub last_admin: bool,
 }
 
-/// `mgp node rekey`.
+/// `mgp nodes rekey`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  mgp node rekey                           # this node: its key was copied, or it comes back after it left
-  mgp node rekey desk --to 4f0c…           # on an admin: desk shows this key, and is the same node
+  mgp nodes rekey                           # this node: its key was copied, or it comes back after it left
+  mgp nodes rekey desk --to 4f0c…           # on an admin: desk shows this key, and is the same node
 
 The key is changed at the next start of the kernel. An admin signs its new key with the old one; for any other
 node, or where two living nodes have one key, an admin takes the new one. Grants and shares that name the node
@@ -245,7 +241,7 @@ pub struct Rekey {
     /// The node, when it is not this one.
     #[arg(value_name = "NODE", requires = "to")]
     pub node: Option<String>,
-    /// The key that `mgp node rekey` showed there.
+    /// The key that `mgp nodes rekey` showed there.
     #[arg(long, value_name = "KEY", requires = "node")]
     pub to: Option<String>,
 }
@@ -253,27 +249,27 @@ pub struct Rekey {
 /// `mgp cluster recover`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  mgp cluster recover -                    # asks for the recovery key, unseen
-  mgp cluster recover - --without nas      # and nas, the only admin there was, is gone
-  pass show cluster | mgp cluster recover -
+  mgp cluster recover                    # asks for the recovery key, unseen
+  mgp cluster recover --without nas      # and nas, the only admin there was, is gone
+  pass show cluster | mgp cluster recover
 
 The recovery key was shown once, when the cluster was founded. Use it where no admin is left, or where two admins
 cut each other off.")]
 pub struct Recover {
-    /// Always `-`: the key is read from the terminal or from stdin.
-    #[arg(value_name = "-", default_value = "-", hide_default_value = true)]
+    /// Nothing, or `-`: the key is read from the terminal or from stdin.
+    #[arg(hide = true, default_value = "-")]
     pub key: String,
     /// A node that is gone, to be cut off with it; may be given several times.
     #[arg(long, value_name = "NODE")]
     pub without: Vec<String>,
 }
 
-/// `mgp node withdraw`.
+/// `mgp nodes withdraw`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  mgp node tickets
-  mgp node withdraw 3f2a")]
+  mgp nodes tickets
+  mgp nodes withdraw 3f2a")]
 pub struct Withdraw {
-    /// The ticket's name, as `mgp node tickets` shows it.
+    /// The ticket's name, as `mgp nodes tickets` shows it.
     pub ticket: String,
 }

@@ -11,32 +11,32 @@ use clap::{Args, Subcommand};
 
 pub use export::Export;
 pub use kept_secrets::{NamedSecret, Secrets, SetSecret};
-pub use login::{Login, Logout};
+pub use login::{Login, Logins, Logout};
 pub use registry::{FromRegistry, RegistryAddress, Search};
 
 /// `mgp servers …`.
 #[derive(Debug, Subcommand)]
 pub enum Servers {
-    /// Show every server, why it is down and when it is tried again.
+    /// List servers, with why one is down and when it is tried again.
     List,
-    /// Look for servers in the MCP registry.
+    /// Search the MCP registry.
     Search(Search),
-    /// Write a server into the configuration, and start it when a kernel runs.
+    /// Add a server to the configuration, and start it if a kernel runs.
     Add(Box<Add>),
-    /// Take a server out: of the configuration, or one that was registered while the kernel ran.
+    /// Remove a server from the configuration, or one that an agent registered.
     Remove(Removed),
     /// Start a server and wait until it is connected or has failed.
     Start(Named),
-    /// Let a server finish its calls and stop it.
+    /// Stop a server after its calls have ended.
     Stop(Named),
     /// Stop a server and start it again.
     Restart(Restarted),
-    /// Write the newest version of the package that a server runs into its entry, and start that.
+    /// Update the package version in a server's entry, and restart it.
     Update(Update),
-    /// Show which servers run a version of their package that is not the newest.
+    /// List servers whose package has a newer version.
     Outdated,
-    /// Show all that is known of a server.
-    Info(Named),
+    /// Show a server's state, process and offers.
+    Show(Named),
     /// Show what a server wrote to stderr.
     Logs(Logs),
 }

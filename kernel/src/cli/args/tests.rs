@@ -143,6 +143,29 @@ fn the_commands_of_the_page_about_clusters_can_be_typed() {
     assert!(seen >= 20, "{seen}");
 }
 
+/// `mgp --help` is one screen, and names every command once.
+#[test]
+fn the_help_names_every_command_on_one_screen() {
+    let help = Cli::command().render_help().to_string();
+    assert!(help.lines().count() <= 48, "{}", help.lines().count());
+    let titles = help
+        .lines()
+        .filter(|line| line.starts_with("  ") && !line.trim_start().starts_with('-'));
+    let titles = titles
+        .filter_map(|line| line.get(2..28))
+        .filter(|title| !title.starts_with(' '));
+    let mut named: Vec<&str> = titles
+        .flat_map(|title| title.split(','))
+        .map(str::trim)
+        .collect();
+    let command = Cli::command();
+    let shown = command.get_subcommands().filter(|it| !it.is_hide_set());
+    let mut expected: Vec<&str> = shown.map(clap::Command::get_name).collect();
+    named.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(named, expected);
+}
+
 #[test]
 fn exit_codes_are_the_documented_ones() {
     let codes = [
@@ -154,7 +177,7 @@ fn exit_codes_are_the_documented_ones() {
     ];
     for (failure, code) in codes {
         assert_eq!(failure.code(), code);
-        assert!(EXIT_CODES.contains(&format!("  {code}  ")), "{code}");
+        assert!(EXIT_CODES.contains(&format!(" {code} ")), "{code}");
     }
     let said = Failure::NotRunning(Absence::At("/run/mgp.sock".into())).to_string();
     assert_eq!(
@@ -166,39 +189,38 @@ fn exit_codes_are_the_documented_ones() {
 /// A ticket leads in, so that what is typed beside it must be right.
 #[test]
 fn nodes_are_invited_and_join_by_a_ticket() {
-    let invite = typed("mgp node invite --role admin --for 1h --address nas.lan:7332");
-    let Invocation::Command(Command::Node(Nodes::Invite(invite))) = invite.unwrap().command else {
+    let invite = typed("mgp nodes invite --role admin --for 1h --address nas.lan:7332");
+    let Invocation::Command(Command::Nodes(Nodes::Invite(invite))) = invite.unwrap().command else {
         panic!("it is an invitation");
     };
     assert_eq!((invite.role.as_str(), invite.during), ("admin", 3600));
     assert!(!invite.approved);
-    let usual = typed("mgp node invite").unwrap().command;
+    let usual = typed("mgp nodes invite").unwrap().command;
     assert!(matches!(
         usual,
-        Invocation::Command(Command::Node(Nodes::Invite(Invite { during: 900, role, .. })))
+        Invocation::Command(Command::Nodes(Nodes::Invite(Invite { during: 900, role, .. })))
             if role == "member"
     ));
     for good in [
-        "mgp node join mgp1-abc --name desk",
-        "mgp node join -",
-        "mgp node join --no-wait",
-        "mgp node approve",
-        "mgp node approve bafog-tulik-zonub",
-        "mgp node rename attic --node nas",
+        "mgp nodes join mgp1-abc --name desk",
+        "mgp nodes join -",
+        "mgp nodes join --no-wait",
+        "mgp approve bafog-tulik-zonub",
+        "mgp nodes rename attic --node nas",
         "mgp cluster status --json",
-        "mgp share files --to node:desk --tools read_*",
-        "mgp unshare files",
-        "mgp shares",
+        "mgp shares add files --to node:desk --tools read_*",
+        "mgp shares remove files",
+        "mgp shares list",
         "mgp lan on",
     ] {
         assert!(typed(good).is_ok(), "{good}");
     }
     for wrong in [
-        "mgp node invite --role owner",
-        "mgp node join --name desk",
-        "mgp node revoke",
-        "mgp share files",
-        "mgp share files --to desk",
+        "mgp nodes invite --role owner",
+        "mgp nodes join --name desk",
+        "mgp nodes remove",
+        "mgp shares add files",
+        "mgp shares add files --to desk",
         "mgp lan",
     ] {
         assert!(typed(wrong).is_err(), "{wrong}");

@@ -1,4 +1,4 @@
-//! `mgp grant|revoke|grants|explain`: who may call what, decided and shown.
+//! `mgp grants …` and `mgp explain`: who may call what, decided and shown.
 
 use mgp_engine::timestamps::rfc3339_ms;
 use mgp_protocol::ids::AgentId;
@@ -10,7 +10,7 @@ use mgp_protocol::mgp::names::{Meant, Read};
 use serde_json::{Value, json};
 
 use super::nodes::{confirmed, reached};
-use crate::cli::args::{self, About};
+use crate::cli::args::{self, About, Grants};
 use crate::cli::client::{CliContext, KernelClient, names, read};
 use crate::cli::failure::Failure;
 use crate::cli::print::{say, table};
@@ -112,7 +112,15 @@ fn called(agent: &str, typed: &str) -> String {
     }
 }
 
-pub(super) fn grant(context: &CliContext, grant: &args::Grant) -> Result<(), Failure> {
+pub(super) fn run(context: &CliContext, typed: &Grants) -> Result<(), Failure> {
+    match typed {
+        Grants::List(typed) => list(context, typed.agent.as_deref()),
+        Grants::Add(typed) => grant(context, typed),
+        Grants::Remove(typed) => revoke(context, typed),
+    }
+}
+
+fn grant(context: &CliContext, grant: &args::Grant) -> Result<(), Failure> {
     let (rule, answer) = context.with_kernel(async |client| {
         let rule = RuleTarget::read(client, &grant.about).await?.there()?;
         let mut params = rule.entry();
@@ -147,7 +155,7 @@ pub(super) fn grant(context: &CliContext, grant: &args::Grant) -> Result<(), Fai
     })
 }
 
-pub(super) fn revoke(context: &CliContext, revoke: &args::Revoke) -> Result<(), Failure> {
+fn revoke(context: &CliContext, revoke: &args::Revoke) -> Result<(), Failure> {
     let (rule, answer, revoked) = context.with_kernel(async |client| {
         let rule = RuleTarget::read(client, &revoke.about).await?;
         let answer = client.ask(Revoke::METHOD, &rule.entry(), ASKING).await?;
@@ -167,13 +175,13 @@ pub(super) fn revoke(context: &CliContext, revoke: &args::Revoke) -> Result<(), 
     let told = told.unwrap_or_default();
     say(plain(&match revoked.revoked.is_empty() {
         true => format!(
-            "{agent} has no entry for {place}; `mgp grants --agent {agent}` shows what there is"
+            "{agent} has no entry for {place}; `mgp grants list --agent {agent}` shows what there is"
         ),
         false => format!("taken back: the entry of {agent} for {place}{told}"),
     }))
 }
 
-pub(super) fn grants(context: &CliContext, agent: Option<&str>) -> Result<(), Failure> {
+fn list(context: &CliContext, agent: Option<&str>) -> Result<(), Failure> {
     let answer = context.with_kernel(async |client| {
         let asked = Read {
             agent: agent.map(str::to_owned),

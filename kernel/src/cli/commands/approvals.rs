@@ -1,33 +1,48 @@
-//! `mgp pending|approve|deny`: what waits for a person, and the answers.
+//! `mgp pending|approve|deny|answer`: entries that wait for a person, and the answers; `mgp permissions …`.
 
 use mgp_engine::timestamps::parse_rfc3339;
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::approvals::{self, Decided, Entry, List, Pending, Subject};
 use mgp_protocol::mgp::permission::{Revoke, Revoked, Verdict};
-use mgp_protocol::mgp::servers::WantedLogin;
+use mgp_protocol::mgp::servers::{self, WantedLogin};
 use serde::Serialize;
 use serde_json::json;
 
-use crate::cli::args::{Answer, Approve, Deny};
-use crate::cli::client::{CliContext, ProgressLine, names};
+use super::nodes;
+use super::servers::ListedServers;
+use crate::cli::args::{Answer, Approve, Deny, Permissions, RemovePermission};
+use crate::cli::client::{CliContext, ProgressLine, names, read};
 use crate::cli::failure::Failure;
-use crate::cli::print::say;
-use crate::cli::words::{indented, plain, time};
+use crate::cli::print::{say, table};
+use crate::cli::words::{indented, one_line, plain, time};
+
+/// Widest column of a table, in characters.
+const WIDTH: usize = 48;
 
 pub(super) fn pending(context: &CliContext) -> Result<(), Failure> {
     let answer = context.ask(List::METHOD, &json!({}), "asking the kernel")?;
     let now = mgp_runtime::time::unix_ms();
-    context.show(&answer, |Pending { pending, logins }| {
-        let told = pending.iter().map(|entry| in_words(entry, now));
-        let logins = logins
-            .iter()
-            .map(|(server, wanted)| login_in_words(server, wanted));
-        let told: Vec<String> = told.chain(logins).collect();
-        match told.as_slice() {
-            [] => say("nothing waits for you"),
-            told => say(told.join("\n").trim_end()),
-        }
-    })
+    context.show(
+        &answer,
+        |Pending {
+             pending,
+             logins,
+             nodes,
+         }| {
+            let told = pending.iter().map(|entry| in_words(entry, now));
+            let logins = logins
+                .iter()
+                .map(|(server, wanted)| login_in_words(server, wanted));
+            let nodes = [nodes::waiting(&nodes, now)]
+                .into_iter()
+                .filter(|text| !text.is_empty());
+            let told: Vec<String> = nodes.chain(told).chain(logins).collect();
+            match told.as_slice() {
+                [] => say("nothing waits for you"),
+                told => say(told.join("\n").trim_end()),
+            }
+        },
+    )
 }
 
 pub(super) fn approve(context: &CliContext, approve: &Approve) -> Result<(), Failure> {
@@ -40,9 +55,6 @@ pub(super) fn approve(context: &CliContext, approve: &Approve) -> Result<(), Fai
 }
 
 pub(super) fn deny(context: &CliContext, deny: &Deny) -> Result<(), Failure> {
-    if let Some(permission) = &deny.permission {
-        return take_back(context, &deny.id, permission);
-    }
     let params = approvals::Deny {
         id: deny.id.clone(),
         only: deny.only.clone(),
@@ -59,11 +71,50 @@ pub(super) fn answer(context: &CliContext, answer: &Answer) -> Result<(), Failur
     decide(context, approvals::Answer::METHOD, &params)
 }
 
-/// Takes a permission back from a server that has it.
-fn take_back(context: &CliContext, server: &str, permission: &str) -> Result<(), Failure> {
+pub(super) fn permissions(context: &CliContext, typed: &Permissions) -> Result<(), Failure> {
+    match typed {
+        Permissions::List(typed) => list_permissions(context, typed.server.as_deref()),
+        Permissions::Remove(typed) => remove_permission(context, typed),
+    }
+}
+
+/// Each permission that a server needs, with how it was decided.
+fn list_permissions(context: &CliContext, server: Option<&str>) -> Result<(), Failure> {
+    let (method, doing) = (servers::List::METHOD, ProgressLine::of("asking the kernel"));
+    let answer = match server {
+        Some(server) => context.ask_about(server, method, &json!({}), &mut { doing })?,
+        None => context.ask(method, &json!({}), "asking the kernel")?,
+    };
+    let servers = read::<ListedServers>(&answer)?.servers.into_iter();
+    let servers = servers.filter(|it| server.is_none_or(|server| it.id == server));
+    let listed: Vec<(String, Vec<String>)> = servers
+        .map(|it| (it.id, it.permissions))
+        .filter(|(_, all)| !all.is_empty())
+        .collect();
+    if context.json {
+        let listed = listed
+            .iter()
+            .map(|(server, permissions)| json!({"server": server, "permissions": permissions}));
+        return say(json!({"servers": listed.collect::<Vec<_>>()}));
+    }
+    if listed.is_empty() {
+        return say("no server needs a permission");
+    }
+    let mut rows = table(&["SERVER", "PERMISSION"]);
+    for (server, permissions) in &listed {
+        for permission in permissions {
+            rows.add_row([one_line(server, WIDTH), plain(permission)]);
+        }
+    }
+    say(rows.trim_fmt())
+}
+
+/// Takes a permission back from a server.
+fn remove_permission(context: &CliContext, typed: &RemovePermission) -> Result<(), Failure> {
+    let server = typed.server.as_str();
     let params = Revoke {
         server: server.to_owned(),
-        permission: permission.to_owned(),
+        permission: typed.permission.clone(),
     };
     let doing = "deciding";
     let answer = context.ask_about(

@@ -1,4 +1,4 @@
-//! `mgp events tail|channels`, `mgp trace` and `mgp replay`.
+//! `mgp events tail|list`, `mgp trace` and `mgp replay`.
 
 pub(super) mod replay;
 pub(super) mod trace;
@@ -18,7 +18,7 @@ use crate::cli::words::plain;
 pub(super) fn run(context: &CliContext, typed: Events) -> Result<(), Failure> {
     match typed {
         Events::Tail(typed) => tail(context, &typed),
-        Events::Channels => channels(context),
+        Events::List => channels(context),
     }
 }
 
@@ -39,7 +39,7 @@ fn tail(context: &CliContext, typed: &TailEvents) -> Result<(), Failure> {
         let said: Subscribed = read(&answer)?;
         for channel in &said.unsupported {
             report(plain(&format!(
-                "mgp: nobody has the channel {channel} now; `mgp events channels` shows those there are"
+                "mgp: nobody has the channel {channel} now; `mgp events list` shows those there are"
             )));
         }
         if said.subscribed.is_empty() {

@@ -1,4 +1,4 @@
-//! `mgp node …`, `mgp cluster …` and `mgp lan …`: this node, the others, and how a node comes in.
+//! `mgp nodes …`, `mgp cluster …` and `mgp lan …`: this node, the others, and how a node comes in.
 
 mod invite;
 mod join;
@@ -22,17 +22,18 @@ use crate::cli::failure::Failure;
 use crate::cli::print::{report, say, titled};
 use crate::cli::words::{plain, time};
 
+pub(super) use invite::waiting;
 pub(super) use lan::run as lan;
 
 pub(super) fn run(context: &CliContext, typed: Nodes) -> Result<(), Failure> {
     match typed {
-        Nodes::Id => id(context),
+        Nodes::Show => id(context),
         Nodes::Invite(typed) => invite::invite(context, typed),
         Nodes::Join(typed) => join::join(context, typed),
         Nodes::Approve(typed) => approve(context, typed),
         Nodes::Refuse(typed) => refuse(context, typed),
         Nodes::List => list::nodes(context),
-        Nodes::Revoke(typed) => revoke::revoke(context, typed),
+        Nodes::Remove(typed) => revoke::revoke(context, typed),
         Nodes::Rename(typed) => rename(context, typed),
         Nodes::Promote(typed) => upkeep::promote(context, typed),
         Nodes::Demote(typed) => upkeep::demote(context, typed),
@@ -66,7 +67,7 @@ fn ask(
 fn id(context: &CliContext) -> Result<(), Failure> {
     let answer = ask(context, Id::METHOD, &json!({}), "asking the kernel")?;
     context.show(&answer, |node: Identity| {
-        let none = "none yet: `mgp node invite` founds one, `mgp node join` enters one";
+        let none = "none yet: `mgp nodes invite` founds one, `mgp nodes join` enters one";
         let cluster = match (&node.cluster, node.role) {
             (Some(cluster), Some(role)) => format!("{cluster}, as {}", role.as_str()),
             (Some(cluster), None) => cluster.clone(),
@@ -99,7 +100,7 @@ fn approve(context: &CliContext, typed: args::LetIn) -> Result<(), Failure> {
             name, words, role, ..
         } = let_in;
         say(plain(&format!(
-            "{name} ({words}) is in, as {}; what it may call is up to you: `mgp share --help`, `mgp grant --help`",
+            "{name} ({words}) is in, as {}; what it may call is up to you: `mgp shares add --help`, `mgp grants add --help`",
             role.as_str()
         )))
     })
@@ -136,12 +137,12 @@ fn leave(context: &CliContext, typed: &args::Leave) -> Result<(), Failure> {
         if !left.noted {
             report(
                 "no admin of the cluster was in reach: the others list this node as away until one of them cuts \
-                 it off with `mgp node revoke`",
+                 it off with `mgp nodes remove`",
             );
         }
         say(plain(&format!(
-            "this node has left the cluster {}; to come back it needs a new key and a new ticket: `mgp node rekey`, \
-             `mgp down`, start it as before, then `mgp node join`",
+            "this node has left the cluster {}; to come back it needs a new key and a new ticket: `mgp nodes rekey`, \
+             `mgp down`, start it as before, then `mgp nodes join`",
             left.cluster
         )))
     })

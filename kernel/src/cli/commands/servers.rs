@@ -32,8 +32,8 @@ use state::{CONNECTED, STOPPED, tell};
 
 /// Answer of `mgp/servers/list`.
 #[derive(Deserialize)]
-struct ListedServers {
-    servers: Vec<Server>,
+pub(super) struct ListedServers {
+    pub(super) servers: Vec<Server>,
 }
 
 pub(super) fn run(context: &CliContext, typed: Servers) -> Result<(), Failure> {
@@ -48,7 +48,7 @@ pub(super) fn run(context: &CliContext, typed: Servers) -> Result<(), Failure> {
         Servers::Restart(typed) => restart(context, &typed),
         Servers::Update(typed) => update::update(context, &typed),
         Servers::Outdated => update::outdated(context),
-        Servers::Info(typed) => info::show(context, &typed.id),
+        Servers::Show(typed) => info::show(context, &typed.id),
         Servers::Logs(typed) => logs::show(context, typed),
     }
 }

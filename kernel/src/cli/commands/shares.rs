@@ -1,4 +1,4 @@
-//! `mgp share|unshare|shares`: what of this node the others see.
+//! `mgp shares …`: what of this node the others see.
 
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::kernel::shares::{Add, Changed, List, Remove, Share, Shares};
@@ -15,7 +15,15 @@ const WIDTH: usize = 60;
 /// What is shown while the kernel takes its time.
 const ASKING: &str = "asking the kernel";
 
-pub(super) fn share(context: &CliContext, typed: &args::Share) -> Result<(), Failure> {
+pub(super) fn run(context: &CliContext, typed: &args::Shares) -> Result<(), Failure> {
+    match typed {
+        args::Shares::List => list(context),
+        args::Shares::Add(typed) => share(context, typed),
+        args::Shares::Remove(typed) => unshare(context, typed),
+    }
+}
+
+fn share(context: &CliContext, typed: &args::Share) -> Result<(), Failure> {
     let params = Add {
         server: typed.server.clone(),
         to: typed.to.to_string(),
@@ -34,7 +42,7 @@ pub(super) fn share(context: &CliContext, typed: &args::Share) -> Result<(), Fai
         match changed.first() {
             None => say(plain(&format!("{} is shared so already", typed.server))),
             Some(share) => say(plain(&format!(
-                "shared: {}; agents there may call it once they are granted it, as in `mgp grant AGENT@NODE {}`",
+                "shared: {}; agents there may call it once they are granted it, as in `mgp grants add AGENT@NODE {}`",
                 in_words(share),
                 share.server
             ))),
@@ -42,7 +50,7 @@ pub(super) fn share(context: &CliContext, typed: &args::Share) -> Result<(), Fai
     })
 }
 
-pub(super) fn unshare(context: &CliContext, typed: &args::Unshare) -> Result<(), Failure> {
+fn unshare(context: &CliContext, typed: &args::Unshare) -> Result<(), Failure> {
     let params = Remove {
         server: typed.server.clone(),
         to: typed.to.as_ref().map(ToString::to_string),
@@ -61,10 +69,10 @@ pub(super) fn unshare(context: &CliContext, typed: &args::Unshare) -> Result<(),
     })
 }
 
-pub(super) fn shares(context: &CliContext) -> Result<(), Failure> {
+fn list(context: &CliContext) -> Result<(), Failure> {
     let answer = context.ask(List::METHOD, &json!({}), ASKING)?;
     context.show(&answer, |Shares { shares }| match shares.as_slice() {
-        [] => say("nothing of this node is shared: `mgp share SERVER --to cluster` does that"),
+        [] => say("nothing of this node is shared: `mgp shares add SERVER --to cluster` does that"),
         shares => say(listed(shares)),
     })
 }

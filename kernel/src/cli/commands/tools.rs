@@ -99,7 +99,7 @@ fn list(context: &CliContext, typed: &ListTools) -> Result<(), Failure> {
     match (tools.is_empty(), &agent) {
         (true, None) => say("no tools: `mgp servers list` shows which servers are connected")?,
         (true, Some(agent)) => say(format_args!(
-            "{agent} sees no tools: `mgp grants --agent {agent}` shows what it was granted and denied"
+            "{agent} sees no tools: `mgp grants list --agent {agent}` shows what it was granted and denied"
         ))?,
         (false, _) => say(rows(&tools, &names, &away)?)?,
     }

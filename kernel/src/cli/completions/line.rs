@@ -326,8 +326,8 @@ mod tests {
             kind_at("tools call it:echo a=1", ""),
             Some(NameKind::Arguments)
         );
-        assert_eq!(kind_at("grant", ""), Some(NameKind::Agents));
-        assert_eq!(kind_at("grant --deny a", ""), Some(NameKind::Places));
+        assert_eq!(kind_at("grants add", ""), Some(NameKind::Agents));
+        assert_eq!(kind_at("grants add --deny a", ""), Some(NameKind::Places));
         assert_eq!(kind_at("tools list --agent", ""), Some(NameKind::Agents));
         assert_eq!(kind_at("tools list", "--agent="), Some(NameKind::Agents));
         assert_eq!(kind_at("connect a", "b"), Some(NameKind::Clients));

@@ -55,7 +55,7 @@ pub(super) const KINDS: &[(&str, &str, NameKind)] = &[
     ("servers stop", "id", NameKind::Servers),
     ("servers restart", "id", NameKind::Servers),
     ("servers update", "id", NameKind::Servers),
-    ("servers info", "id", NameKind::Servers),
+    ("servers show", "id", NameKind::Servers),
     ("servers logs", "id", NameKind::Servers),
     ("*", "server", NameKind::Servers),
     ("tools call", "name", NameKind::Tools),
@@ -67,8 +67,8 @@ pub(super) const KINDS: &[(&str, &str, NameKind)] = &[
     ("agents token", "name", NameKind::AgentsWithToken),
     ("*", "node", NameKind::Nodes),
     ("cluster recover", "without", NameKind::Nodes),
-    ("share", "to", NameKind::Audiences),
-    ("unshare", "to", NameKind::Audiences),
+    ("shares add", "to", NameKind::Audiences),
+    ("shares remove", "to", NameKind::Audiences),
     ("approve", "id", NameKind::Questions),
     ("answer", "id", NameKind::Questions),
     ("deny", "id", NameKind::Questions),
@@ -185,7 +185,13 @@ async fn list(
         }
         NameKind::Questions => {
             let waiting: approvals::Pending = ask(client, approvals::List::METHOD).await?;
-            Ok(waiting.pending.into_iter().map(|asked| asked.id).collect())
+            let nodes = waiting.nodes.into_iter().map(|node| node.words);
+            Ok(waiting
+                .pending
+                .into_iter()
+                .map(|entry| entry.id)
+                .chain(nodes)
+                .collect())
         }
         NameKind::Prompts => of_mcp(client, prompts::List::METHOD, "prompts", "name").await,
         NameKind::Resources => of_mcp(client, resources::List::METHOD, "resources", "uri").await,

@@ -15,8 +15,8 @@ pub(in crate::operator) struct OwnPart {
 }
 
 /// How a node comes in again that was cut off.
-const COME_BACK: &str = "under its present key it never comes back: `mgp node leave`, `mgp node rekey`, a restart, \
-                         then `mgp node join` with a new ticket";
+const COME_BACK: &str = "under its present key it never comes back: `mgp nodes leave`, `mgp nodes rekey`, a restart, \
+                         then `mgp nodes join` with a new ticket";
 
 /// The part of the node with this key, which wants to be called so.
 pub(in crate::operator) fn own_part(
@@ -34,7 +34,7 @@ pub(in crate::operator) fn own_part(
         return OwnPart {
             membership: OwnMembership::Unknown,
             trouble: Some(format!(
-                "the cluster does not know the key of this node: if it got that by `mgp node rekey`, an admin takes it, {command}"
+                "the cluster does not know the key of this node: if it got that by `mgp nodes rekey`, an admin takes it, {command}"
             )),
         };
     };
@@ -109,7 +109,7 @@ fn take_key(name: &str, key: &str, admins: &[String]) -> String {
         [one] => one.clone(),
         some => some.join(" or "),
     };
-    format!("on {place}: mgp node rekey {name} --to {key}")
+    format!("on {place}: mgp nodes rekey {name} --to {key}")
 }
 
 #[cfg(test)]
@@ -193,7 +193,7 @@ mod tests {
             told.starts_with("nas ended the link as that of a node that was cut off"),
             "{told}"
         );
-        assert!(told.contains("mgp node leave"), "{told}");
+        assert!(told.contains("mgp nodes leave"), "{told}");
         let links = [
             link(1, Some(LinkRefusal::NotPinned), false),
             link(3, None, true),
@@ -216,7 +216,7 @@ mod tests {
         let (membership, told) = part(&cluster(None), &[]);
         assert_eq!(membership, OwnMembership::Unknown);
         assert!(
-            told.ends_with("on nas: mgp node rekey desk --to 9c90"),
+            told.ends_with("on nas: mgp nodes rekey desk --to 9c90"),
             "{told}"
         );
     }

@@ -92,7 +92,7 @@ impl Operator {
         });
         if let (Some(typed), true) = (&forget.node, gone.is_empty()) {
             return Err(Refusal::BadParams(format!(
-                "no node called {typed:?} has left or was cut off: `mgp node list` shows which have; one that is in the cluster is cut off with `mgp node revoke`"
+                "no node called {typed:?} has left or was cut off: `mgp nodes list` shows which have; one that is in the cluster is cut off with `mgp nodes remove`"
             )));
         }
         let nodes = gone

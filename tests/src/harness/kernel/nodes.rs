@@ -32,14 +32,15 @@ impl JoinedNodes {
     /// When something of it has not come about by the deadline.
     pub async fn joined(nas: Kernel, desk: Kernel, ids: &[&str]) -> Self {
         nas.connected(ids).await;
-        let invited = nas.mgp_json(&["node", "invite", "--approved"]).await;
+        let invited = nas.mgp_json(&["nodes", "invite", "--approved"]).await;
         let ticket = invited["ticket"].as_str().expect("a ticket is a text");
-        let joined = desk.mgp(&["node", "join", ticket]).await;
+        let joined = desk.mgp(&["nodes", "join", ticket]).await;
         assert!(joined.status.success(), "{joined:?}");
         for id in ids {
-            nas.mgp_json(&["share", id, "--to", "cluster"]).await;
+            nas.mgp_json(&["shares", "add", id, "--to", "cluster"])
+                .await;
             for caller in CALLERS {
-                nas.mgp_json(&["grant", caller, id]).await;
+                nas.mgp_json(&["grants", "add", caller, id]).await;
             }
         }
         for id in ids {

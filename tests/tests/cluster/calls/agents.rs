@@ -10,7 +10,7 @@ pub(super) async fn named(nodes: &JoinedNodes, names: &[&str], server: &str) {
     for name in names {
         nodes.desk.mgp_json(&["agents", "add", name]).await;
         let agent = format!("{name}@desk");
-        nodes.nas.mgp_json(&["grant", &agent, server]).await;
+        nodes.nas.mgp_json(&["grants", "add", &agent, server]).await;
     }
 }
 

@@ -38,7 +38,7 @@ async fn a_call_is_in_both_audit_logs_under_one_trace() {
     let nodes = JoinedNodes::sharing(&Program::fixture(&[]).entry("demo"), &["demo"]).await;
     named(&nodes, &["alice"], "demo").await;
     let mut alice = legacy(&nodes, "alice", "{}").await;
-    let desk = nodes.desk.mgp_json(&["node", "id"]).await["id"].take();
+    let desk = nodes.desk.mgp_json(&["nodes", "show"]).await["id"].take();
     let own = trace("a call across nodes");
     let (tools, traces) = (
         ["test_simple_text", "test_error_handling"],

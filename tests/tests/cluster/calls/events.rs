@@ -111,7 +111,10 @@ async fn events_of_another_node_reach_who_is_let_in_there() {
     let last = alice.request("resources/read", last).await.result();
     let last = last["contents"][0]["text"].as_str().unwrap();
     assert!(last.contains("nas/demo"), "{last}");
-    nodes.nas.mgp_json(&["revoke", "bob@desk", "demo"]).await;
+    nodes
+        .nas
+        .mgp_json(&["grants", "remove", "bob@desk", "demo"])
+        .await;
     wait_until("the revoke ended a subscription", DEADLINE, async || {
         let records = records(&nodes.nas).await;
         let mut reasons = records.iter().map(|record| &record["details"]["reason"]);

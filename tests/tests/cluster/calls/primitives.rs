@@ -68,7 +68,10 @@ async fn a_server_of_another_node_is_listed_called_and_recorded_as_granted() {
         })
         .await;
     }
-    nodes.nas.mgp_json(&["revoke", "alice@desk", "demo"]).await;
+    nodes
+        .nas
+        .mgp_json(&["grants", "remove", "alice@desk", "demo"])
+        .await;
     let again = json!({"name": name, "arguments": {}});
     let refused = alice.request("tools/call", again).await;
     assert!(refused.is_error(), "{}", refused.frame);

@@ -13,9 +13,10 @@ async fn a_call_between_nodes_is_followed_at_both() {
     let (nas, desk) = (node("nas", &demo()).await, node("desk", "").await);
     nas.connected(&["demo"]).await;
     join(&nas, &desk, &[]).await;
-    nas.mgp_json(&["share", "demo", "--to", "cluster"]).await;
+    nas.mgp_json(&["shares", "add", "demo", "--to", "cluster"])
+        .await;
     shows(&desk, "nas__demo__echo").await;
-    nas.mgp_json(&["grant", "local@desk", "demo"]).await;
+    nas.mgp_json(&["grants", "add", "local@desk", "demo"]).await;
     wait_until("it may be called", DEADLINE, async || {
         call(&desk, "nas/demo:test_simple_text").await
     })

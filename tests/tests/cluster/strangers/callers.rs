@@ -10,7 +10,7 @@ async fn an_assertion_is_worth_nothing_anywhere_else() {
     };
     siege
         .nas
-        .mgp_json(&["grant", "local@mallory", "demo"])
+        .mgp_json(&["grants", "add", "local@mallory", "demo"])
         .await;
     let (at, key) = (siege.at().await, siege.key());
     let (owner, member) = (id(&siege.nas).await, id(&siege.desk).await);
@@ -36,7 +36,7 @@ async fn tools_of_the_owners_kernel_read_like_unknown_ones() {
     };
     siege
         .nas
-        .mgp_json(&["grant", "local@mallory", "demo"])
+        .mgp_json(&["grants", "add", "local@mallory", "demo"])
         .await;
     let (at, key) = (siege.at().await, siege.key());
     let owner = id(&siege.nas).await;

@@ -34,8 +34,9 @@ async fn two_lives_of_one_key_are_both_cut_off() {
     let desk = node("desk", "").await;
     nas.connected(&["demo"]).await;
     join(&nas, &desk, &[]).await;
-    nas.mgp_json(&["share", "demo", "--to", "cluster"]).await;
-    nas.mgp_json(&["grant", "local@desk", "demo"]).await;
+    nas.mgp_json(&["shares", "add", "demo", "--to", "cluster"])
+        .await;
+    nas.mgp_json(&["grants", "add", "local@desk", "demo"]).await;
     shows(&desk, "nas__demo__test_simple_text").await;
     assert!(call(&desk, "nas/demo:test_simple_text").await);
     let folder = desk.end(Signal::SIGKILL, DEADLINE).await;
@@ -56,11 +57,11 @@ async fn two_lives_of_one_key_are_both_cut_off() {
     // Both are told why they have no link, and what to do.
     for kernel in [&mut desk, &mut clone] {
         logged(kernel, "another living kernel has the key of this node").await;
-        let id = kernel.mgp_json(&["node", "id"]).await;
+        let id = kernel.mgp_json(&["nodes", "show"]).await;
         let status = kernel.mgp_json(&["cluster", "status"]).await;
         for told in [&id["trouble"], &status["troubles"]] {
             assert!(
-                told.to_string().contains("mgp node rekey"),
+                told.to_string().contains("mgp nodes rekey"),
                 "{id:#} {status:#}"
             );
         }
@@ -80,15 +81,15 @@ async fn two_lives_of_one_key_are_both_cut_off() {
         assert!(!call(kernel, "nas/demo:test_simple_text").await);
     }
     // One of the two goes on under another key, which the other one does not have.
-    let rekeyed = desk.mgp_json(&["node", "rekey"]).await;
+    let rekeyed = desk.mgp_json(&["nodes", "rekey"]).await;
     let desk = Kernel::again(desk.end(Signal::SIGTERM, DEADLINE).await).await;
     let key = rekeyed["key"].as_str().unwrap();
-    nas.mgp_json(&["node", "rekey", "desk", "--to", key]).await;
+    nas.mgp_json(&["nodes", "rekey", "desk", "--to", key]).await;
     linked(&nas, &desk).await;
     assert_eq!(id(&desk).await, rekeyed["id"]);
-    assert!(desk.mgp_json(&["node", "id"]).await["trouble"].is_null());
+    assert!(desk.mgp_json(&["nodes", "show"]).await["trouble"].is_null());
     nas.connected(&["demo"]).await;
-    nas.mgp_json(&["grant", "local@desk", "demo"]).await;
+    nas.mgp_json(&["grants", "add", "local@desk", "demo"]).await;
     wait_until("the one that stays calls", DEADLINE, async || {
         call(&desk, "nas/demo:test_simple_text").await
     })
@@ -106,8 +107,11 @@ async fn an_older_copy_of_a_data_folder_takes_nothing_back() {
     join(&nas, &desk, &[]).await;
     join(&nas, &second, &["--role", "admin"]).await;
     linked(&desk, &second).await;
-    nas.mgp_json(&["share", "demo", "--to", "cluster"]).await;
-    second.mgp_json(&["grant", "local@desk", "nas/demo"]).await;
+    nas.mgp_json(&["shares", "add", "demo", "--to", "cluster"])
+        .await;
+    second
+        .mgp_json(&["grants", "add", "local@desk", "nas/demo"])
+        .await;
     shows(&desk, "nas__demo__test_simple_text").await;
     wait_until("it may", DEADLINE, async || {
         call(&desk, "nas/demo:test_simple_text").await
@@ -117,7 +121,9 @@ async fn an_older_copy_of_a_data_folder_takes_nothing_back() {
     let copy = copied(folder.path());
     let second = Kernel::again(folder).await;
     linked(&nas, &second).await;
-    second.mgp_json(&["revoke", "local@desk", "nas/demo"]).await;
+    second
+        .mgp_json(&["grants", "remove", "local@desk", "nas/demo"])
+        .await;
     wait_until("it is revoked", DEADLINE, async || {
         !call(&desk, "nas/demo:test_simple_text").await
     })
@@ -128,7 +134,9 @@ async fn an_older_copy_of_a_data_folder_takes_nothing_back() {
     assert!(!call(&desk, "nas/demo:test_simple_text").await);
     // It has its own log back from the others, and goes on where that ended.
     wait_until("it grants again", DEADLINE, async || {
-        let granted = second.mgp(&["grant", "alice@desk", "nas/demo"]).await;
+        let granted = second
+            .mgp(&["grants", "add", "alice@desk", "nas/demo"])
+            .await;
         granted.status.success()
     })
     .await;
@@ -145,10 +153,10 @@ async fn a_node_of_another_cluster_is_nobody_here() {
     join(&nas, &desk, &[]).await;
     join(&other, &guest, &[]).await;
     let ticket = ticket(&nas, &["--approved"]).await;
-    let tried = guest.mgp(&["node", "join", &ticket]).await;
+    let tried = guest.mgp(&["nodes", "join", &ticket]).await;
     assert!(!tried.status.success(), "{tried:?}");
     let told = String::from_utf8_lossy(&tried.stderr).into_owned();
-    assert!(told.contains("mgp node leave"), "{told}");
+    assert!(told.contains("mgp nodes leave"), "{told}");
     for kernel in [&nas, &other] {
         let status = kernel.mgp_json(&["cluster", "status"]).await;
         assert_eq!(status["nodes"].as_array().unwrap().len(), 2, "{status:#}");

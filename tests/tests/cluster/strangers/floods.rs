@@ -74,6 +74,6 @@ async fn a_member_keeps_nobody_from_being_answered() {
         siege.holds_within("", OF_A_LINK).await;
         // An operator is heard amid it: what is shared and granted is still told.
         let agent = format!("{story}@desk");
-        siege.nas.mgp_json(&["grant", &agent, "demo"]).await;
+        siege.nas.mgp_json(&["grants", "add", &agent, "demo"]).await;
     }
 }

@@ -28,7 +28,7 @@ async fn a_node_that_is_revoked_amid_a_call_is_out_at_once_and_for_good() {
     };
     siege
         .nas
-        .mgp_json(&["grant", "local@mallory", "demo"])
+        .mgp_json(&["grants", "add", "local@mallory", "demo"])
         .await;
     let (at, owner, key) = (siege.at().await, id(&siege.nas).await, siege.key());
     let story = "members.revoked";
@@ -38,7 +38,7 @@ async fn a_node_that_is_revoked_amid_a_call_is_out_at_once_and_for_good() {
     let begun = std::time::Instant::now();
     siege
         .nas
-        .mgp_json(&["node", "revoke", "mallory", "-y"])
+        .mgp_json(&["nodes", "remove", "mallory", "-y"])
         .await;
     let status = attack.end(DEADLINE).await;
     println!("it is out after {:?}", begun.elapsed());

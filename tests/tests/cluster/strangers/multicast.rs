@@ -20,8 +20,9 @@ async fn ten_thousand_announcements_a_second_fill_one_table() {
     let desk = machine(&network, 1, "desk", "").await;
     nas.connected(&["demo"]).await;
     join(&nas, &desk, &[]).await;
-    nas.mgp_json(&["share", "demo", "--to", "cluster"]).await;
-    nas.mgp_json(&["grant", "local@desk", "demo"]).await;
+    nas.mgp_json(&["shares", "add", "demo", "--to", "cluster"])
+        .await;
+    nas.mgp_json(&["grants", "add", "local@desk", "demo"]).await;
     shows(&desk, "nas__demo__test_simple_text").await;
     for kernel in [&nas, &desk] {
         kernel.mgp_json(&["lan", "on"]).await;

@@ -38,12 +38,13 @@ impl Siege {
         nas.connected(&["demo"]).await;
         for (guest, role) in [(&desk, "member"), (&mallory, role)] {
             let ticket = ticket(&nas, &["--approved", "--role", role]).await;
-            let joined = guest.mgp(&["node", "join", &ticket]).await;
+            let joined = guest.mgp(&["nodes", "join", &ticket]).await;
             assert!(joined.status.success(), "{joined:?}");
             linked(&nas, guest).await;
         }
-        nas.mgp_json(&["share", "demo", "--to", "cluster"]).await;
-        nas.mgp_json(&["grant", "local@desk", "demo"]).await;
+        nas.mgp_json(&["shares", "add", "demo", "--to", "cluster"])
+            .await;
+        nas.mgp_json(&["grants", "add", "local@desk", "demo"]).await;
         shows(&desk, "nas__demo__test_simple_text").await;
         let folder = mallory.end(Signal::SIGTERM, DEADLINE).await;
         let siege = Self {
@@ -131,13 +132,13 @@ fn plain(c: char) -> bool {
 
 /// Where a kernel takes links.
 pub(super) async fn listens(kernel: &Kernel) -> String {
-    let id = kernel.mgp_json(&["node", "id"]).await;
+    let id = kernel.mgp_json(&["nodes", "show"]).await;
     id["listens"].as_str().unwrap().to_owned()
 }
 
 /// The id of a node.
 pub(super) async fn id(kernel: &Kernel) -> String {
-    let id = kernel.mgp_json(&["node", "id"]).await;
+    let id = kernel.mgp_json(&["nodes", "show"]).await;
     id["id"].as_str().unwrap().to_owned()
 }
 

@@ -71,7 +71,7 @@ async fn silent_guests_keep_nobody_out() {
     let story = "tickets.places";
     let mut attack = Process::start(story, &peers.hostile(story, &[&at, "24", "20"]));
     attack.says("that it holds places", DEADLINE, begins).await;
-    let joined = desk.mgp(&["node", "join", &ticket]).await;
+    let joined = desk.mgp(&["nodes", "join", &ticket]).await;
     assert!(joined.status.success(), "{joined:?}");
     assert!(attack.ended().is_none(), "the places were held meanwhile");
     wait_until("they are linked", DEADLINE, async || {

@@ -121,7 +121,7 @@ async fn the_rest_of_a_result_is_its_callers() {
         .result();
     assert!(
         kernel
-            .mgp(&["grant", "alice", "it", "--deny"])
+            .mgp(&["grants", "add", "alice", "it", "--deny"])
             .await
             .status
             .success()

@@ -254,8 +254,8 @@ async fn a_kernel_that_was_named_is_never_replaced_by_another_one() {
     user.0.file("socket.toml", &socket);
     user.0.file("torn.toml", &folder[..folder.len() - 3]);
     let commands = [
-        &["grant", "eve", "it", "-y"][..],
-        &["revoke", "eve", "it"],
+        &["grants", "add", "eve", "it", "-y"][..],
+        &["grants", "remove", "eve", "it"],
         &["servers", "restart", "it"],
         &["audit", "tail"],
         &["down"],
@@ -277,7 +277,7 @@ async fn a_kernel_that_was_named_is_never_replaced_by_another_one() {
         }
     }
     assert_eq!(user.status(&one, &[]).await["pid"], pid);
-    let granted = user.mgp(&one, &["grants", "--json"]).await;
+    let granted = user.mgp(&one, &["grants", "list", "--json"]).await;
     assert!(!String::from_utf8_lossy(&granted.stdout).contains("eve"));
     // Named by where it is, it is asked, whatever the file says.
     let placed = user.with("MGP_CONFIG_PATH", "torn.toml");

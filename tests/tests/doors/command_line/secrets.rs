@@ -187,7 +187,7 @@ async fn a_secret_reaches_the_server_that_names_it_and_nobody_else() {
     assert_eq!(listed["secrets"][0]["used_by"], users);
     let said = [
         words(&user.mgp(&["status", "--json"]).await),
-        words(&user.mgp(&["servers", "info", "named"]).await),
+        words(&user.mgp(&["servers", "show", "named"]).await),
         words(&user.mgp(&["doctor", "--json"]).await),
         words(&set),
         listed.to_string(),

@@ -81,7 +81,7 @@ async fn what_one_agent_sees_is_listed() {
     let kernel = scene::kernel_of_two().await;
     out(&kernel.mgp(&["agents", "add", "claude"]).await);
     out(&kernel
-        .mgp(&["grant", "agent.claude", "two", "--deny"])
+        .mgp(&["grants", "add", "agent.claude", "two", "--deny"])
         .await);
     let names = |list: &Value| {
         let tools = list["tools"].as_array().unwrap().iter();
@@ -116,7 +116,7 @@ async fn what_one_agent_sees_is_listed() {
 #[tokio::test]
 async fn a_server_is_told_of_whole() {
     let kernel = scene::kernel().await;
-    let shown = out(&kernel.mgp(&["servers", "info", "it"]).await);
+    let shown = out(&kernel.mgp(&["servers", "show", "it"]).await);
     for part in [
         "it is connected",
         "runs ",
@@ -127,12 +127,12 @@ async fn a_server_is_told_of_whole() {
     ] {
         assert!(shown.contains(part), "{part}: {shown}");
     }
-    let json = kernel.mgp_json(&["servers", "info", "it"]).await;
+    let json = kernel.mgp_json(&["servers", "show", "it"]).await;
     assert_eq!(
         (&json["id"], &json["state"]),
         (&json!("it"), &json!("connected"))
     );
-    let unknown = kernel.mgp(&["servers", "info", "its"]).await;
+    let unknown = kernel.mgp(&["servers", "show", "its"]).await;
     assert_eq!(unknown.status.code(), Some(2), "{unknown:?}");
 }
 
@@ -243,7 +243,9 @@ async fn tools_that_a_list_does_not_show_are_counted() {
     let sections = "[discovery]\nembedding = \"off\"\nexposure = \"discovery\"\n";
     let kernel = scene::kernel_with(sections, &[]).await;
     out(&kernel.mgp(&["agents", "add", "claude"]).await);
-    out(&kernel.mgp(&["grant", "claude", "it:echo", "--deny"]).await);
+    out(&kernel
+        .mgp(&["grants", "add", "claude", "it:echo", "--deny"])
+        .await);
     let all = kernel.mgp_json(&["tools", "list"]).await;
     let all = all["tools"].as_array().unwrap().len();
     let command = ["tools", "list", "--agent", "claude"];

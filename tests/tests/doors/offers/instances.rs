@@ -81,7 +81,7 @@ async fn each_agent_has_a_process_and_a_state_of_its_own() {
         shown.contains("2 instances: agent.claude, agent.codex"),
         "{shown}"
     );
-    let told = kernel.mgp(&["servers", "info", "it"]).await.stdout;
+    let told = kernel.mgp(&["servers", "show", "it"]).await.stdout;
     let told = String::from_utf8_lossy(&told);
     let line = format!("process {first} with ");
     assert!(

@@ -92,7 +92,9 @@ async fn what_the_kernel_knows_it_by_is_its_servers_name() {
     )
     .await;
     assert!(found.contains("\"tool_id\":\"it:echo\""), "{found}");
-    let closed = kernel.mgp(&["grant", "bob", "it:echo", "--deny"]).await;
+    let closed = kernel
+        .mgp(&["grants", "add", "bob", "it:echo", "--deny"])
+        .await;
     assert!(closed.status.success(), "{closed:?}");
     let refused = bob.call("it__say", json!({"text": "x"})).await;
     assert!(refused.is_error(), "{}", refused.frame);

@@ -27,7 +27,7 @@ async fn restore(file: &Path, folder: &Path) -> (bool, String) {
 }
 
 async fn decided(kernel: &Kernel) -> Value {
-    kernel.mgp_json(&["grants"]).await["entries"].clone()
+    kernel.mgp_json(&["grants", "list"]).await["entries"].clone()
 }
 
 /// While decisions are made and calls run, a backup is as a kernel that was killed would have left it: the restored
@@ -36,9 +36,11 @@ async fn decided(kernel: &Kernel) -> Value {
 async fn a_kernel_is_backed_up_while_it_works_and_restored_elsewhere() {
     let kernel = Kernel::start(&server("it", &[], "")).await;
     kernel.connected(&["it"]).await;
-    kernel.mgp_json(&["share", "it", "--to", "cluster"]).await;
     kernel
-        .mgp_json(&["grant", "first", "it", "--yet-unknown"])
+        .mgp_json(&["shares", "add", "it", "--to", "cluster"])
+        .await;
+    kernel
+        .mgp_json(&["grants", "add", "first", "it", "--yet-unknown"])
         .await;
     let busy = async {
         let mut agent = owner(&kernel).await;
@@ -46,7 +48,7 @@ async fn a_kernel_is_backed_up_while_it_works_and_restored_elsewhere() {
             agent.call("it__echo", json!({"text": "x"})).await;
             let name = format!("agent{n}");
             kernel
-                .mgp_json(&["grant", &name, "it", "--yet-unknown"])
+                .mgp_json(&["grants", "add", &name, "it", "--yet-unknown"])
                 .await;
         }
     };
@@ -64,7 +66,7 @@ async fn a_kernel_is_backed_up_while_it_works_and_restored_elsewhere() {
     let ((), made) = tokio::join!(busy, backing);
     let again = kernel.mgp(&["backup", &made[0]]).await;
     assert!(!again.status.success(), "none is written over");
-    let id = kernel.mgp_json(&["node", "id"]).await["id"].clone();
+    let id = kernel.mgp_json(&["nodes", "show"]).await["id"].clone();
     let config = fs::read(kernel.folder().join("mgp.toml")).unwrap();
     let (done, told) = restore(Path::new(&made[0]), kernel.folder()).await;
     assert!(!done && told.contains("is in use"), "{told}");
@@ -85,7 +87,7 @@ async fn a_kernel_is_backed_up_while_it_works_and_restored_elsewhere() {
             Some(0),
             "{status}"
         );
-        assert_eq!(kernel.mgp_json(&["node", "id"]).await["id"], id);
+        assert_eq!(kernel.mgp_json(&["nodes", "show"]).await["id"], id);
         let entries = decided(&kernel).await.to_string();
         assert!(entries.contains("first"), "{entries}");
         let verified = kernel.mgp(&["audit", "verify"]).await;

@@ -41,10 +41,12 @@ async fn mgp(folder: &Path, args: &[&str]) -> (bool, String) {
 async fn used() -> TempDir {
     let kernel = Kernel::start(&server("it", &[], "")).await;
     kernel.connected(&["it"]).await;
-    kernel.mgp_json(&["share", "it", "--to", "cluster"]).await;
+    kernel
+        .mgp_json(&["shares", "add", "it", "--to", "cluster"])
+        .await;
     for _ in 0..2 {
-        kernel.mgp_json(&["grant", "local", "it"]).await;
-        kernel.mgp_json(&["revoke", "local", "it"]).await;
+        kernel.mgp_json(&["grants", "add", "local", "it"]).await;
+        kernel.mgp_json(&["grants", "remove", "local", "it"]).await;
     }
     assert_eq!(troubles(&kernel).await, Vec::<String>::new());
     kernel.end(Signal::SIGKILL, DEADLINE).await
@@ -122,7 +124,7 @@ async fn a_file_that_is_missing_is_reported_until_it_is_there_or_accepted() {
             "{found:?}"
         );
         if name == "shares.json" {
-            let shares = kernel.mgp_json(&["shares"]).await;
+            let shares = kernel.mgp_json(&["shares", "list"]).await;
             assert!(
                 !shares.to_string().contains("\"it\""),
                 "nothing is shared: {shares}"
@@ -194,8 +196,8 @@ async fn a_kernel_without_its_key_does_not_start() {
 async fn shortened_grants_stop_the_start_without_an_audit_log() {
     let kernel = Kernel::start(&(server("it", &[], "") + "[audit]\nenabled = false\n")).await;
     kernel.connected(&["it"]).await;
-    kernel.mgp_json(&["grant", "local", "it"]).await;
-    kernel.mgp_json(&["revoke", "local", "it"]).await;
+    kernel.mgp_json(&["grants", "add", "local", "it"]).await;
+    kernel.mgp_json(&["grants", "remove", "local", "it"]).await;
     let mut folder = kernel.end(Signal::SIGKILL, DEADLINE).await;
     let path = file(&folder, "grants.journal");
     let whole = fs::read(&path).unwrap();
@@ -221,7 +223,7 @@ async fn shortened_grants_stop_the_start_without_an_audit_log() {
     let (done, told) = mgp(folder.path(), &["accept", "grants.journal"]).await;
     assert!(done, "{told}");
     let kernel = Kernel::again(folder).await;
-    let grants = kernel.mgp_json(&["grants"]).await;
+    let grants = kernel.mgp_json(&["grants", "list"]).await;
     assert_eq!(
         grants["entries"].as_array().map(Vec::len),
         Some(0),

@@ -28,7 +28,7 @@ async fn a_lite_server_is_added_shown_and_not_exported() {
     kernel.connected(&["shop"]).await;
     let entry = std::fs::read_to_string(kernel.folder().join("mgp.toml")).unwrap();
     assert!(entry.contains("transport = \"lite\""), "{entry}");
-    let info = self::said(&kernel, &["servers", "info", "shop"]).await;
+    let info = self::said(&kernel, &["servers", "show", "shop"]).await;
     assert!(info.contains("MCP-lite"), "{info}");
     let called = self::said(&kernel, &["tools", "call", "shop:plain"]).await;
     assert!(called.contains("plain"), "{called}");

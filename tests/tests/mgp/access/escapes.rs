@@ -351,7 +351,7 @@ async fn a_grant_that_has_ended_opens_nothing() {
     let mut scene = Scene::new().await;
     let granted = scene
         .kernel
-        .mgp(&["grant", "agent.bob", "shut/echo", "--expires", "2s"])
+        .mgp(&["grants", "add", "agent.bob", "shut/echo", "--expires", "2s"])
         .await;
     assert!(granted.status.success(), "{granted:?}");
     let (url, bob) = (scene.kernel.url().to_owned(), scene.bob.clone());

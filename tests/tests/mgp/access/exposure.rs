@@ -70,11 +70,11 @@ async fn a_list_is_cut_while_it_is_too_long_and_its_client_hears_of_it() {
     owner.call("it:grow", json!({})).await.result();
     assert_eq!(after_news(&mut agent).await, OWN);
     assert_eq!(listed(&mut owner).await.len(), 41);
-    let denied = ["grant", "agent.anonymous", "it/echo_0", "--deny"];
+    let denied = ["grants", "add", "agent.anonymous", "it/echo_0", "--deny"];
     kernel.mgp_json(&denied).await;
     let all = after_news(&mut agent).await;
     assert!(all.len() == 40 && !all.contains(&"it__echo_0".to_owned()));
-    let taken_back = ["revoke", "agent.anonymous", "it/echo_0"];
+    let taken_back = ["grants", "remove", "agent.anonymous", "it/echo_0"];
     kernel.mgp_json(&taken_back).await;
     assert_eq!(after_news(&mut agent).await, OWN);
     kernel.rewrite(&server("other", 20));

@@ -32,7 +32,7 @@ async fn claude(kernel: &Kernel) -> Agent {
 }
 
 async fn entries(kernel: &Kernel) -> Vec<Value> {
-    let grants = kernel.mgp_json(&["grants"]).await;
+    let grants = kernel.mgp_json(&["grants", "list"]).await;
     grants["entries"].as_array().unwrap().clone()
 }
 
@@ -45,7 +45,7 @@ async fn a_denial_holds_however_its_names_are_spelled() {
     for place in ["files:echo", "files/echo", "files__echo"] {
         for name in ["claude", "agent.claude"] {
             let case = format!("{name} {place}");
-            let denied = kernel.mgp(&["grant", name, place, "--deny"]).await;
+            let denied = kernel.mgp(&["grants", "add", name, place, "--deny"]).await;
             let said = "agent.claude is denied files:echo (";
             assert!(out(&denied).starts_with(said), "{case}: {}", err(&denied));
             assert!(
@@ -61,7 +61,7 @@ async fn a_denial_holds_however_its_names_are_spelled() {
             );
             let entries = entries(&kernel).await;
             assert_eq!(entries.len(), 1, "{case}: {entries:?}");
-            let back = out(&kernel.mgp(&["revoke", name, place]).await);
+            let back = out(&kernel.mgp(&["grants", "remove", name, place]).await);
             assert_eq!(
                 back,
                 "taken back: the entry of agent.claude for files:echo\n"
@@ -92,7 +92,7 @@ async fn a_denial_of_nothing_is_refused_with_the_nearest() {
         ("agent.cla\u{1b}[2Jude", "files", "is none of them"),
     ] {
         for verb in [
-            &["grant", agent, place, "--deny"][..],
+            &["grants", "add", agent, place, "--deny"][..],
             &["explain", agent, place],
         ] {
             let said = kernel.mgp(verb).await;
@@ -100,7 +100,7 @@ async fn a_denial_of_nothing_is_refused_with_the_nearest() {
             assert!(err(&said).contains(nearest), "{verb:?}: {}", err(&said));
             assert!(!err(&said).contains('\u{1b}'), "{verb:?}: {}", err(&said));
         }
-        let said = kernel.mgp(&["revoke", agent, place]).await;
+        let said = kernel.mgp(&["grants", "remove", agent, place]).await;
         assert_eq!(said.status.code(), Some(2), "{}", out(&said));
     }
     assert_eq!(entries(&kernel).await, Vec::<Value>::new());
@@ -129,7 +129,7 @@ async fn every_command_tells_the_nearest_name() {
             "did you mean files?",
         ),
         (
-            &["grants", "--agent", "claud"],
+            &["grants", "list", "--agent", "claud"],
             "did you mean agent.claude?",
         ),
         (&["agents", "remove", "claud"], "did you mean agent.claude?"),
@@ -152,7 +152,8 @@ async fn every_command_tells_the_nearest_name() {
 async fn a_denial_of_what_is_to_come_holds_when_it_comes() {
     let kernel = kernel().await;
     let deny = [
-        "grant",
+        "grants",
+        "add",
         "agent.later",
         "files:echo",
         "--deny",
@@ -170,7 +171,14 @@ async fn a_denial_of_what_is_to_come_holds_when_it_comes() {
             .is_error()
     );
     let bare = kernel
-        .mgp(&["grant", "later", "new__tool", "--deny", "--yet-unknown"])
+        .mgp(&[
+            "grants",
+            "add",
+            "later",
+            "new__tool",
+            "--deny",
+            "--yet-unknown",
+        ])
         .await;
     assert_eq!(
         bare.status.code(),
@@ -192,21 +200,23 @@ async fn a_server_that_is_down_can_be_denied() {
     kernel.connected(&["files"]).await;
     kernel.mgp(&["servers", "stop", "files"]).await;
     let denied = kernel
-        .mgp(&["grant", ANYBODY, "files:echo", "--deny"])
+        .mgp(&["grants", "add", ANYBODY, "files:echo", "--deny"])
         .await;
     assert!(denied.status.success(), "{}", err(&denied));
     let misspelt = kernel
-        .mgp(&["grant", ANYBODY, "files:ecoh", "--deny"])
+        .mgp(&["grants", "add", ANYBODY, "files:ecoh", "--deny"])
         .await;
     assert_eq!(misspelt.status.code(), Some(2));
-    let whole = kernel.mgp(&["grant", ANYBODY, "asleep", "--deny"]).await;
+    let whole = kernel
+        .mgp(&["grants", "add", ANYBODY, "asleep", "--deny"])
+        .await;
     assert!(
         whole.status.success() && err(&whole).is_empty(),
         "{}",
         err(&whole)
     );
     let doubtful = kernel
-        .mgp(&["grant", ANYBODY, "asleep:echo", "--deny"])
+        .mgp(&["grants", "add", ANYBODY, "asleep:echo", "--deny"])
         .await;
     assert!(doubtful.status.success(), "{}", err(&doubtful));
     assert!(
@@ -253,7 +263,7 @@ async fn the_method_refuses_unknown_names_when_asked_to() {
 async fn a_denied_call_reads_as_a_denial_in_the_log() {
     let kernel = kernel().await;
     let granted = kernel
-        .mgp_json(&["grant", "claude", "files:echo", "--deny"])
+        .mgp_json(&["grants", "add", "claude", "files:echo", "--deny"])
         .await;
     let grant = granted["grant_id"].as_str().unwrap();
     let mut agent = claude(&kernel).await;
@@ -287,7 +297,7 @@ async fn a_denied_call_reads_as_a_denial_in_the_log() {
 }
 
 /// Names in the configuration that mean nothing are told by `mgp status`, once it is known what there is;
-/// entries that mean nothing any more by `mgp grants`.
+/// entries that mean nothing any more by `mgp grants list`.
 #[tokio::test]
 async fn misspelt_names_in_the_configuration_are_told() {
     let discovery = "[discovery]\nembedding = \"off\"\nexposure = \"all\"\n\
@@ -323,9 +333,16 @@ async fn misspelt_names_in_the_configuration_are_told() {
             "{place}: {problems:#}"
         );
     }
-    let deny = ["grant", "claude", "files:ecoh", "--deny", "--yet-unknown"];
+    let deny = [
+        "grants",
+        "add",
+        "claude",
+        "files:ecoh",
+        "--deny",
+        "--yet-unknown",
+    ];
     kernel.mgp_json(&deny).await;
-    let grants = kernel.mgp(&["grants"]).await;
+    let grants = kernel.mgp(&["grants", "list"]).await;
     let note = "an entry of agent.claude: server files has no tool ecoh (did you mean files:echo?)";
     assert!(err(&grants).contains(note), "{}", err(&grants));
 }

@@ -35,7 +35,11 @@ impl Back {
     async fn take(self, kernel: &Kernel, tool: &str) {
         let target = format!("it/{tool}");
         let said = match self {
-            Self::Grant => kernel.mgp(&["grant", ANYBODY, &target, "--deny"]).await,
+            Self::Grant => {
+                kernel
+                    .mgp(&["grants", "add", ANYBODY, &target, "--deny"])
+                    .await
+            }
             Self::Permission => kernel.mgp(&["deny", "it", "shell.execute"]).await,
         };
         assert!(said.status.success(), "{said:?}");
@@ -265,7 +269,9 @@ async fn a_revoke_reaches_a_task_that_was_given_before() {
         assert!(!agreed.to_string().contains(&task), "{agreed}");
         let after = sent(&mut owner, "it").await.matches("tasks/").count();
         assert_eq!(before, after, "{tool}: nothing of it reached the server");
-        let open = kernel.mgp(&["grant", ANYBODY, &format!("it/{tool}")]).await;
+        let open = kernel
+            .mgp(&["grants", "add", ANYBODY, &format!("it/{tool}")])
+            .await;
         assert!(open.status.success());
         assert!(!client.ask("tasks/get", about).await.is_error(), "{tool}");
     }
@@ -310,7 +316,9 @@ async fn a_revoke_ends_what_was_followed() {
         let follow = agent.request("resources/subscribe", uri(server)).await;
         follow.result();
     }
-    let said = kernel.mgp(&["grant", ANYBODY, "it", "--deny"]).await;
+    let said = kernel
+        .mgp(&["grants", "add", ANYBODY, "it", "--deny"])
+        .await;
     assert!(said.status.success());
     agent.hears("notifications/resources/list_changed").await;
     agent.hears("notifications/tools/list_changed").await;
@@ -330,7 +338,7 @@ async fn a_revoke_ends_what_was_followed() {
     }
     owner.call("it:crash", json!({})).await;
     kernel.connected(&["it"]).await;
-    let open = kernel.mgp(&["grant", ANYBODY, "it"]).await;
+    let open = kernel.mgp(&["grants", "add", ANYBODY, "it"]).await;
     assert!(open.status.success());
     owner
         .call("it:notify", json!({"kind": "updated"}))
@@ -392,7 +400,7 @@ async fn a_fallback_opens_nothing() {
             "entry_type": "server_grant", "agent_id": "agent.mallory", "server_id": "it",
             "permission": "allow"});
         at_it.call("fail", sneaked).await;
-        let grants = kernel.mgp_json(&["grants"]).await;
+        let grants = kernel.mgp_json(&["grants", "list"]).await;
         assert!(!grants.to_string().contains("mallory"), "{grants}");
         at_it.close().await;
     }

@@ -104,7 +104,7 @@ async fn a_full_disk_is_told_and_over_when_there_is_room() {
         "{status}"
     );
     assert_eq!(health(&mut owner).await, "degraded");
-    let grant = ["grant", "agent.anonymous", "it"];
+    let grant = ["grants", "add", "agent.anonymous", "it"];
     let denied = kernel.mgp(&grant).await;
     let words = String::from_utf8_lossy(&denied.stderr).into_owned();
     assert_eq!(denied.status.code(), Some(1), "{words}");
@@ -238,7 +238,7 @@ async fn no_ticket_is_made_while_the_audit_log_cannot_be_written() {
         Ok(kernel) => kernel,
         Err(why) => return eprintln!("SKIPPED: no disk of our own here: {why}"),
     };
-    let invite = ["node", "invite", "--address", "127.0.0.1:7332"];
+    let invite = ["nodes", "invite", "--address", "127.0.0.1:7332"];
     let invited = kernel.mgp(&invite).await;
     assert!(invited.status.success(), "{invited:?}");
     fill(&kernel);
@@ -253,7 +253,7 @@ async fn no_ticket_is_made_while_the_audit_log_cannot_be_written() {
         words.contains("what is not written down is not done"),
         "{words}"
     );
-    let tickets = kernel.mgp_json(&["node", "tickets"]).await.to_string();
+    let tickets = kernel.mgp_json(&["nodes", "tickets"]).await.to_string();
     let made = crate::audit::events(&kernel).await.into_iter();
     let made = made.filter(|event| event["details"]["step"] == "invited");
     let made: Vec<_> = made

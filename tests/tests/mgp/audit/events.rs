@@ -497,7 +497,7 @@ async fn an_audit_server_needs_the_operators_approval() {
     })
     .await;
     agent.call("keeper__ask", replay()).await.result();
-    let info = kernel.mgp_json(&["servers", "info", "keeper"]).await;
+    let info = kernel.mgp_json(&["servers", "show", "keeper"]).await;
     assert!(
         info.to_string().contains("dev.cloto.mgp.audit_log"),
         "{info}"

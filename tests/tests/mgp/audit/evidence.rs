@@ -49,7 +49,7 @@ async fn a_flood_of_one_agent_pushes_nothing_out_of_the_log() {
     let config = format!("{SMALL}{}", Program::fixture(&[]).entry("it"));
     let kernel = Kernel::with_config(&config).await;
     kernel.connected(&["it"]).await;
-    let deny = ["grant", "agent.anonymous", "it/fail", "--deny"];
+    let deny = ["grants", "add", "agent.anonymous", "it/fail", "--deny"];
     let denied = kernel.mgp(&deny).await;
     assert!(denied.status.success(), "{denied:?}");
     let limited: usize = join_all((0..AGENTS).map(|_| flood(&kernel)))

@@ -82,7 +82,7 @@ async fn a_plain_agent_follows_a_channel_as_a_resource() {
 async fn a_person_reads_events_on_the_command_line() {
     let kernel = kernel(&telling("it", "a.b", &[]), &["it"]).await;
     let mut owner: Agent = owner(&kernel).await;
-    let listed = kernel.mgp_json(&["events", "channels"]).await;
+    let listed = kernel.mgp_json(&["events", "list"]).await;
     let channels = listed["channels"].as_array().unwrap();
     let of = |name: &str| channels.iter().find(|channel| channel["channel"] == name);
     assert_eq!(of("tool.completed").unwrap()["logged"], true);
@@ -101,7 +101,7 @@ async fn a_person_reads_events_on_the_command_line() {
     let none = kernel.mgp(&["events", "tail", "no.such"]).await;
     let words = String::from_utf8_lossy(&none.stderr).into_owned();
     assert!(
-        !none.status.success() && words.contains("mgp events channels"),
+        !none.status.success() && words.contains("mgp events list"),
         "{words}"
     );
     let help = kernel.mgp(&["events", "tail", "--help"]).await;

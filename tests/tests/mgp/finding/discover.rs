@@ -164,7 +164,8 @@ async fn nothing_is_found_or_called_that_is_denied() {
     let kernel = kernel().await;
     let mut agent = agent(&kernel, None).await;
     let denied = [
-        "grant",
+        "grants",
+        "add",
         "agent.anonymous",
         "archive/parchment_burn",
         "--deny",
@@ -233,7 +234,8 @@ async fn an_agent_that_searches_is_shown_little() {
     assert!(listed(&mut operator(&pinned).await).await.len() > 40);
     pinned
         .mgp_json(&[
-            "grant",
+            "grants",
+            "add",
             "agent.anonymous",
             "archive/parchment_read",
             "--deny",

@@ -152,7 +152,8 @@ async fn what_is_let_go_is_gone_and_what_is_pinned_stays() {
     assert_eq!(held(&mut agent).await["cached"][0], sealed);
     own(&mut agent, EVICT, json!({"tools": [sealed]})).await;
     let denied = [
-        "grant",
+        "grants",
+        "add",
         "agent.anonymous",
         "archive/parchment_copy",
         "--deny",

@@ -82,7 +82,7 @@ async fn what_servers_and_the_kernel_use_is_told() {
         json!({}),
         "the machine is the operator's"
     );
-    let info = kernel.mgp(&["servers", "info", "it"]).await;
+    let info = kernel.mgp(&["servers", "show", "it"]).await;
     let info = String::from_utf8(info.stdout).unwrap();
     assert!(info.contains("open files, 4 more processes"), "{info}");
     let status = kernel.mgp_json(&["status"]).await;

@@ -72,11 +72,22 @@ async fn a_changed_tool_is_gone_until_it_is_approved() {
         assert_eq!(caller.call(DYNAMIC, json!({})).await.code(), 4002);
         assert_eq!(caller.call("it:nonesuch", json!({})).await.code(), 4001);
     }
-    let denied = ["grant", "agent.anonymous", "it/test_dynamic_tool", "--deny"];
+    let denied = [
+        "grants",
+        "add",
+        "agent.anonymous",
+        "it/test_dynamic_tool",
+        "--deny",
+    ];
     kernel.mgp_json(&denied).await;
     assert_eq!(agent.call(DYNAMIC, json!({})).await.code(), 4001);
     kernel
-        .mgp_json(&["revoke", "agent.anonymous", "it/test_dynamic_tool"])
+        .mgp_json(&[
+            "grants",
+            "remove",
+            "agent.anonymous",
+            "it/test_dynamic_tool",
+        ])
         .await;
     let told = kernel.mgp(&["tools", "call", DYNAMIC]).await;
     assert!(!told.status.success());
@@ -213,7 +224,7 @@ async fn a_server_whose_tools_are_not_pinned_is_shown_as_such() {
     for (line, shown) in [("pin = \"off\"\n", true), ("pin = \"warn\"\n", false)] {
         let kernel = Kernel::start(&entry("it", line, &[])).await;
         kernel.connected(&["it"]).await;
-        let info = kernel.mgp(&["servers", "info", "it"]).await.stdout;
+        let info = kernel.mgp(&["servers", "show", "it"]).await.stdout;
         let info = String::from_utf8_lossy(&info).into_owned();
         assert_eq!(info.contains("\npins        off: "), shown, "{info}");
     }

@@ -38,7 +38,7 @@ async fn pid(kernel: &Kernel) -> Option<u64> {
 
 /// The grants that are in force.
 async fn grants(kernel: &Kernel) -> Vec<String> {
-    let grants = kernel.mgp_json(&["grants"]).await;
+    let grants = kernel.mgp_json(&["grants", "list"]).await;
     let entries = grants["entries"].as_array().unwrap().iter();
     let mut found: Vec<String> = entries
         .filter(|entry| entry["server_id"] == TURNER)
@@ -57,7 +57,7 @@ async fn a_name_is_free_again_and_begins_with_nothing() {
     register(&mut agent, turner()).await;
     for who in ["agent.friend", "agent.foe"] {
         let deny = (who == "agent.foe").then_some("--deny");
-        let words = ["grant", who, TURNER, "--yet-unknown"].map(Some);
+        let words = ["grants", "add", who, TURNER, "--yet-unknown"].map(Some);
         let words = words.into_iter().chain([deny]);
         let words: Vec<&str> = words.flatten().collect();
         assert!(kernel.mgp(&words).await.status.success());
@@ -90,7 +90,9 @@ async fn what_is_denied_stays_denied() {
     let kernel = Kernel::start(MAY).await;
     let mut agent = agent(&kernel).await;
     register(&mut agent, turner()).await;
-    let denied = kernel.mgp(&["grant", ANYBODY, TURNER, "--deny"]).await;
+    let denied = kernel
+        .mgp(&["grants", "add", ANYBODY, TURNER, "--deny"])
+        .await;
     assert!(denied.status.success());
     deregister(&mut agent, TURNER).await;
     register(&mut agent, turner()).await;
@@ -123,7 +125,9 @@ async fn what_the_operator_configured_stays() {
     let may = MAY.replace("may_register = [", "may_register = [\"agent.local\", ");
     let kernel = Kernel::start(&(entry + &may)).await;
     kernel.connected(&["files", "closed"]).await;
-    let deny = kernel.mgp(&["grant", ANYBODY, "closed", "--deny"]).await;
+    let deny = kernel
+        .mgp(&["grants", "add", ANYBODY, "closed", "--deny"])
+        .await;
     assert!(deny.status.success());
     let mut agent = agent(&kernel).await;
     let mut local = kernel.stdio_agent(None);
@@ -132,7 +136,7 @@ async fn what_the_operator_configured_stays() {
         .await
         .result();
     register(&mut local, turner()).await;
-    let shown = kernel.mgp(&["grant", ANYBODY, TURNER]).await;
+    let shown = kernel.mgp(&["grants", "add", ANYBODY, TURNER]).await;
     assert!(shown.status.success());
     let out = |id: &str| json!({"id": id});
     for (id, words) in [

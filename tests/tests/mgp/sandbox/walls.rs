@@ -63,7 +63,8 @@ impl Of {
         let become_somebody = ["setpriv", &reuid, &regid, "--clear-groups"];
         let (mapped, group) = (format!("--map-user={user}"), format!("--map-group={user}"));
         let no_more = [
-            "unshare",
+            "shares",
+            "remove",
             "-U",
             &mapped,
             &group,

@@ -59,7 +59,7 @@ async fn a_login_at_another_provider_is_renewed_and_taken_back() {
         }
         assert_eq!(scene.count("token refresh_token").await, round);
     }
-    let out = words(&scene.mgp(&["logout", "docs"]).await);
+    let out = words(&scene.mgp(&["logins", "remove", "docs"]).await);
     assert!(out.contains("the login at docs is forgotten"), "{out}");
     assert!(scene.count("revoked").await >= 1);
     scene.is("docs", "error").await;

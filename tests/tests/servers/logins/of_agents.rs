@@ -100,12 +100,16 @@ async fn each_agent_signs_in_for_itself() {
     let pending = words(&scene.mgp(&["pending"]).await);
     for part in [
         "docs for agent.codex",
-        "mgp login docs --agent codex",
+        "mgp logins add docs --agent codex",
         "or sign in at http",
     ] {
         assert!(pending.contains(part), "{part}: {pending}");
     }
-    let misspelt = words(&scene.mgp(&["login", "docs", "--agent", "codx"]).await);
+    let misspelt = words(
+        &scene
+            .mgp(&["logins", "add", "docs", "--agent", "codx"])
+            .await,
+    );
     assert!(misspelt.contains("codex"), "{misspelt}");
     let (mut login, url) = scene.begins(&["docs", "--agent", "codex"]).await;
     scene.signs_in(&url, "eve").await;
@@ -143,7 +147,11 @@ async fn each_agent_signs_in_for_itself() {
         refused.frame
     );
 
-    let out = words(&scene.mgp(&["logout", "docs", "--agent", "codex"]).await);
+    let out = words(
+        &scene
+            .mgp(&["logins", "remove", "docs", "--agent", "codex"])
+            .await,
+    );
     assert!(out.contains("is forgotten"), "{out}");
     scene.is("docs", "connected").await;
     let refused = codex.call("docs:read", json!({})).await;

@@ -30,7 +30,7 @@ pub(super) fn is_about_others(agent: &AgentId, server: &ServerId) -> bool {
 }
 
 /// Said of what a node denies its own agents.
-pub(super) const DENIED_HERE: &str = "this node denies it before a call leaves it, whatever the cluster grants: no admin is needed, and `mgp revoke` ends it";
+pub(super) const DENIED_HERE: &str = "this node denies it before a call leaves it, whatever the cluster grants: no admin is needed, and `mgp grants remove` ends it";
 /// Said of its end.
 pub(super) const DENIED_NO_MORE: &str = "this node itself denies it no more; what the cluster grants counts again, and `mgp explain` shows it";
 
@@ -113,7 +113,7 @@ fn goes_on(entry: &Entry) -> Refusal {
         None => server.clone(),
     };
     Refusal::BadParams(format!(
-        "nothing is taken back: the grant of {place} to {agent} ({}) allows it as well; revoke that one with `mgp revoke '{agent}' '{place}'`, or close this alone with `mgp grant … --deny`",
+        "nothing is taken back: the grant of {place} to {agent} ({}) allows it as well; revoke that one with `mgp grants remove '{agent}' '{place}'`, or close this alone with `mgp grants add … --deny`",
         entry.grant_id
     ))
 }

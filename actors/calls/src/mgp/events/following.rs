@@ -73,7 +73,7 @@ fn agreed(subscribed: &Subscribed) -> bytes::Bytes {
 fn closed(request: &Request) -> Refusal {
     let (agent, view) = (&request.caller.agent, &request.caller.view);
     Refusal::Forbidden(format!(
-        "{view} is not open to {agent} any more: a grant for this agent opens it (`mgp grant`)"
+        "{view} is not open to {agent} any more: a grant for this agent opens it (`mgp grants add`)"
     ))
 }
 

@@ -23,7 +23,7 @@ async fn a_node_that_lives_twice_is_told_so_and_comes_seldom() {
     let status = b.links.status().await.unwrap();
     let trouble = status[0].trouble.clone().unwrap_or_default();
     assert!(
-        status[0].keeps_out && trouble.contains("mgp node rekey"),
+        status[0].keeps_out && trouble.contains("mgp nodes rekey"),
         "{trouble}"
     );
     // A hint is no reason to come sooner.

@@ -88,7 +88,7 @@ async fn logs_that_are_missing_or_empty_are_reported() {
         scene.start(1).await;
         let why = scene.shortened(1).unwrap();
         assert!(
-            why.contains("is missing or empty") && why.contains("mgp node join"),
+            why.contains("is missing or empty") && why.contains("mgp nodes join"),
             "{why}"
         );
         assert_eq!(scene.view(1).cluster, None);

@@ -68,7 +68,7 @@ pub enum GrantRefusal {
     ToolsHere(String),
     /// There are [`PATTERNS_MAX`].
     #[error(
-        "there are {PATTERNS_MAX} grants with patterns already; revoke some of them, `mgp grants` lists them"
+        "there are {PATTERNS_MAX} grants with patterns already; revoke some of them, `mgp grants list` lists them"
     )]
     TooManyPatterns,
     /// Too many entries of this kind to replace in one step.

@@ -400,7 +400,7 @@ pub struct SharedServer {
 /// Answer of `mgp/kernel/nodes/invite`. The only time the ticket is shown.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct Invited {
-    /// For `mgp node join`. Whoever has it may ask to be let in.
+    /// For `mgp nodes join`. Whoever has it may ask to be let in.
     pub ticket: String,
     /// What is known of it from now on.
     #[serde(flatten)]

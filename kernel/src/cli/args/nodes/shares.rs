@@ -1,19 +1,30 @@
-//! `mgp share` and `mgp unshare`.
+//! `mgp shares …`.
 
 use std::fmt;
 
-use clap::Args;
+use clap::{Args, Subcommand};
+
+/// `mgp shares …`.
+#[derive(Debug, Subcommand)]
+pub enum Shares {
+    /// List what is shared.
+    List,
+    /// Share a server of this node with other nodes.
+    Add(Share),
+    /// Stop sharing a server.
+    Remove(Unshare),
+}
 
 /// With whom something is shared, as it is typed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Audience(String);
 
-/// `mgp share`.
+/// `mgp shares add`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  mgp share files --to cluster             # all of it, with every node
-  mgp share files --to node:desk --tools 'read_*'
-  mgp grant alice@desk files               # sharing shows it; a grant lets agents call it")]
+  mgp shares add files --to cluster             # all of it, with every node
+  mgp shares add files --to node:desk --tools 'read_*'
+  mgp grants add alice@desk files               # sharing shows it; a grant lets agents call it")]
 pub struct Share {
     /// A server of this node.
     pub server: String,
@@ -28,12 +39,12 @@ pub struct Share {
     pub yet_unknown: bool,
 }
 
-/// `mgp unshare`.
+/// `mgp shares remove`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  mgp unshare files                        # with nobody any more
-  mgp unshare files --to node:desk
-  mgp unshare files --tools 'read_*'       # the rule of just this pattern")]
+  mgp shares remove files                        # with nobody any more
+  mgp shares remove files --to node:desk
+  mgp shares remove files --tools 'read_*'       # the rule of just this pattern")]
 pub struct Unshare {
     /// The server.
     pub server: String,
@@ -53,7 +64,7 @@ impl fmt::Display for Audience {
 
 fn audience(typed: &str) -> Result<Audience, String> {
     match typed.strip_prefix("node:") {
-        Some("") => Err("which node? write node:NAME; `mgp node list` shows them".into()),
+        Some("") => Err("which node? write node:NAME; `mgp nodes list` shows them".into()),
         Some(_) => Ok(Audience(typed.into())),
         None if typed == "cluster" => Ok(Audience(typed.into())),
         None => Err(format!("write cluster for every node, or node:{typed}")),
@@ -70,6 +81,6 @@ mod tests {
             assert_eq!(audience(good).unwrap().to_string(), good);
         }
         assert!(audience("desk").unwrap_err().contains("node:desk"));
-        assert!(audience("node:").unwrap_err().contains("mgp node list"));
+        assert!(audience("node:").unwrap_err().contains("mgp nodes list"));
     }
 }

@@ -1,8 +1,19 @@
-//! `mgp login` and `mgp logout`.
+//! `mgp logins …`.
 
-use clap::Args;
+use clap::{Args, Subcommand};
 
-/// `mgp login`.
+/// `mgp logins …`.
+#[derive(Debug, Subcommand)]
+pub enum Logins {
+    /// List stored logins, and those that servers want.
+    List,
+    /// Sign in to a server that is reached over HTTP.
+    Add(Login),
+    /// Revoke and delete the tokens of a login.
+    Remove(Logout),
+}
+
+/// `mgp logins add`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 A server that wants a login says so in `mgp servers list` and `mgp pending`, and takes no calls until
@@ -11,10 +22,10 @@ browser comes back to an address of this machine. Tokens are kept like secrets, 
 kernel until they are taken back.
 
 Examples:
-  mgp login docs
-  mgp login https://example.org/mcp        # the same, by its address
-  mgp login docs --agent claude            # where each agent has a login of its own
-  mgp login docs --no-browser              # over ssh: open the address elsewhere, paste where it ends")]
+  mgp logins add docs
+  mgp logins add https://example.org/mcp        # the same, by its address
+  mgp logins add docs --agent claude            # where each agent has a login of its own
+  mgp logins add docs --no-browser              # over ssh: open the address elsewhere, paste where it ends")]
 pub struct Login {
     /// The server's id, or its address.
     #[arg(value_name = "SERVER")]
@@ -27,14 +38,14 @@ pub struct Login {
     pub no_browser: bool,
 }
 
-/// `mgp logout`.
+/// `mgp logins remove`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Where the authorization server takes tokens back, it is asked to. They are removed here in any case.
 
 Examples:
-  mgp logout docs
-  mgp logout docs --agent claude")]
+  mgp logins remove docs
+  mgp logins remove docs --agent claude")]
 pub struct Logout {
     /// The server's id, or its address.
     #[arg(value_name = "SERVER")]

@@ -5,17 +5,17 @@ use clap::{Args, Subcommand};
 /// `mgp sets …`.
 #[derive(Debug, Subcommand)]
 pub enum Sets {
-    /// Show every set: what it has, and who is held to it.
+    /// List sets, with what each contains and who is limited to it.
     List,
-    /// Show one set: its doors, and the tools there are of it now.
-    Info(NamedSet),
+    /// Show one set: its endpoints and its current tools.
+    Show(NamedSet),
 }
 
-/// `mgp sets info`.
+/// `mgp sets show`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  mgp sets info reading
-  mgp sets info reading --json
+  mgp sets show reading
+  mgp sets show reading --json
 
 A set is written in mgp.toml: [sets.reading] with `servers`, `tools` and `except`.")]
 pub struct NamedSet {

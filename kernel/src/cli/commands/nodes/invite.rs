@@ -1,4 +1,4 @@
-//! `mgp node invite|tickets|withdraw`: tickets, and who shows one.
+//! `mgp nodes invite|tickets|withdraw`: tickets, and who shows one.
 
 use mgp_engine::timestamps::parse_rfc3339;
 use mgp_protocol::mcp::Method;
@@ -56,7 +56,7 @@ pub(super) fn invite(context: &CliContext, typed: args::Invite) -> Result<(), Fa
         } = &invited.about;
         report(plain_lines(&format!(
             "ticket {id}, for one node as {}, good until {expires_at}; it leads to {}\n\
-             it is a secret, and shown this once. On the other machine: `mgp node join -`, and paste it there",
+             it is a secret, and shown this once. On the other machine: `mgp nodes join -`, and paste it there",
             role.as_str(),
             plain(&addresses.join(", "))
         )));
@@ -64,7 +64,7 @@ pub(super) fn invite(context: &CliContext, typed: args::Invite) -> Result<(), Fa
         report(match approved {
             true => "whoever shows it first is let in without asking you",
             false => {
-                "then `mgp node tickets` shows who asks, and `mgp node approve WORDS` lets it in"
+                "then `mgp nodes tickets` shows who asks, and `mgp approve WORDS` lets it in"
             }
         });
         Ok(())
@@ -75,7 +75,7 @@ pub(super) fn tickets(context: &CliContext) -> Result<(), Failure> {
     let answer = ask(context, Tickets::METHOD, &json!({}), "asking the kernel")?;
     context.show(&answer, |told: Invitations| {
         if told.tickets.is_empty() && told.waiting.is_empty() {
-            return say("no ticket is out, and nobody asks: `mgp node invite` makes one");
+            return say("no ticket is out, and nobody asks: `mgp nodes invite` makes one");
         }
         say(in_words(&told, unix_ms()).trim_end())
     })
@@ -105,7 +105,7 @@ fn in_words(told: &Invitations, now_ms: u64) -> String {
 }
 
 /// The nodes that ask, each with what to read and what to type.
-pub(super) fn waiting(nodes: &[WaitingNode], now_ms: u64) -> String {
+pub(in crate::cli::commands) fn waiting(nodes: &[WaitingNode], now_ms: u64) -> String {
     let told = nodes.iter().map(|node| {
         let (name, words) = (plain(&node.name), plain(&node.words));
         let before = node.called_before.iter();
@@ -116,7 +116,7 @@ pub(super) fn waiting(nodes: &[WaitingNode], now_ms: u64) -> String {
         let notes: String = notes.map(|note| format!("         NOTE: {}\n", plain(&note))).collect();
         format!(
             "{words}  {name} asks to be let in as {}, from {}; {} left\n{notes}\
-             \u{20}        if it shows the same three words: mgp node approve {words}   or   mgp node refuse {words}\n",
+             \u{20}        if it shows the same three words: mgp approve {words}   or   mgp deny {words}\n",
             node.role.as_str(),
             plain(&node.from),
             left(&node.until, now_ms)
@@ -172,11 +172,8 @@ mod tests {
             }],
         };
         let text = in_words(&told, 60_000);
-        assert!(
-            text.contains("mgp node approve bafog-tulik-zonub"),
-            "{text}"
-        );
-        assert!(text.contains("mgp node refuse bafog-tulik-zonub"), "{text}");
+        assert!(text.contains("mgp approve bafog-tulik-zonub"), "{text}");
+        assert!(text.contains("mgp deny bafog-tulik-zonub"), "{text}");
         assert!(
             text.contains("as member, from 10.0.0.3:50000; 4 min left"),
             "{text}"

@@ -1,4 +1,4 @@
-//! `mgp node join`: shows the ticket, then the three words, and waits for a person's answer at the other node.
+//! `mgp nodes join`: shows the ticket, then the three words, and waits for a person's answer at the other node.
 
 use std::io::{BufRead, IsTerminal, Read};
 use std::time::Duration;
@@ -52,7 +52,7 @@ pub(super) fn join(context: &CliContext, typed: args::Join) -> Result<(), Failur
     }
     if interrupted {
         report(
-            "the question stays open there: `mgp node join` comes back to it, and this node enters as soon \
+            "the question stays open there: `mgp nodes join` comes back to it, and this node enters as soon \
              as somebody says yes",
         );
         return Err(Failure::Interrupted);
@@ -80,8 +80,8 @@ async fn begin(client: &mut KernelClient, join: Option<&Join>) -> Result<Box<Raw
     match read::<Option<Admitting>>(&answer)? {
         Some(_) => Ok(answer),
         None => Err(Failure::Usage(
-            "this node does not ask to be let in anywhere: `mgp node join TICKET`, with a ticket that \
-             `mgp node invite` printed at the other node"
+            "this node does not ask to be let in anywhere: `mgp nodes join TICKET`, with a ticket that \
+             `mgp nodes invite` printed at the other node"
                 .into(),
         )),
     }
@@ -112,7 +112,7 @@ fn not_reached(now: &Admitting) -> Failure {
     let why = why.unwrap_or_default();
     Failure::Other(format!(
         "{inviter} was not reached within {} s{why}: the kernel tries on until the ticket's time is over; \
-         `mgp node join` shows what comes of it",
+         `mgp nodes join` shows what comes of it",
         REACHING.as_secs()
     ))
 }
@@ -160,7 +160,7 @@ fn tell(now: &Admitting, before: Option<&Admitting>) {
         let (words, inviter) = (plain(words), plain(&now.inviter));
         report(format_args!(
             "{words}\n\nif {inviter} shows the same three words, somebody there lets this node in with\n  \
-             mgp node approve {words}\n"
+             mgp approve {words}\n"
         ));
         if let Some(note) = &now.words_note {
             report(format_args!("NOTE: {}\n", plain(note)));
@@ -206,11 +206,11 @@ fn outcome(now: &Admitting) -> Result<(), Failure> {
             "{inviter} turned this node away{why}; the ticket is used up"
         ))),
         Stage::Expired => Err(Failure::Other(format!(
-            "nobody at {inviter} said yes in time{why}; ask for a new ticket: `mgp node invite` makes one"
+            "nobody at {inviter} said yes in time{why}; ask for a new ticket: `mgp nodes invite` makes one"
         ))),
         Stage::Failed => Err(Failure::Other(format!("it came to nothing{why}"))),
         Stage::Reaching | Stage::Waiting | Stage::Entering => {
-            say("the question is open there; `mgp node join` comes back to it")
+            say("the question is open there; `mgp nodes join` comes back to it")
         }
     }
 }
@@ -247,11 +247,11 @@ fn judged(text: &str) -> Result<String, Failure> {
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
     match ticket.to_ascii_lowercase().strip_prefix(BEGINNING) {
         _ if ticket.is_empty() => Err(wrong(
-            "it is empty; `mgp node invite` at the other node prints one",
+            "it is empty; `mgp nodes invite` at the other node prints one",
         )),
         _ if ticket.len() > LONGEST => Err(wrong("it is too long")),
         None => Err(wrong(
-            "one begins with mgp1-, and is printed by `mgp node invite` at the other node",
+            "one begins with mgp1-, and is printed by `mgp nodes invite` at the other node",
         )),
         Some("") => Err(wrong("only its beginning is there; copy all of it")),
         Some(rest) if !rest.chars().all(plain) => Err(wrong(
@@ -296,7 +296,7 @@ mod tests {
         };
         let said = |stage| at(stage).unwrap_err().to_string();
         assert!(said(Stage::Refused).contains("nas turned this node away: nobody knows it"));
-        assert!(said(Stage::Expired).contains("mgp node invite"));
+        assert!(said(Stage::Expired).contains("mgp nodes invite"));
         assert!(said(Stage::Failed).contains("nobody knows it"));
         assert!(at(Stage::Admitted).is_ok() && at(Stage::Waiting).is_ok());
         let all = [Stage::Refused, Stage::Expired, Stage::Failed];

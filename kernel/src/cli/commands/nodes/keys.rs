@@ -1,4 +1,4 @@
-//! `mgp node rekey` and `mgp cluster recover`: another key for a node, another admin for a cluster.
+//! `mgp nodes rekey` and `mgp cluster recover`: another key for a node, another admin for a cluster.
 
 use std::io::{IsTerminal, Read};
 
@@ -35,7 +35,7 @@ fn in_words(rekeyed: &Rekeyed) -> String {
         return format!(
             "{name} goes on under its new key, as {words}{told}\n\
              what was granted to its agents, and what was shared with it alone, ended with the old key: \
-             `mgp grant`, `mgp share`"
+             `mgp grants add`, `mgp shares add`"
         );
     }
     let mut text = format!(
@@ -50,7 +50,7 @@ fn in_words(rekeyed: &Rekeyed) -> String {
             admins => plain(&admins.join(" or ")),
         };
         text += &format!(
-            "\nthen an admin says that it is the same node, on {place}:\n  mgp node rekey {name} --to {key}"
+            "\nthen an admin says that it is the same node, on {place}:\n  mgp nodes rekey {name} --to {key}"
         );
     }
     text
@@ -60,7 +60,7 @@ pub(super) fn recover(context: &CliContext, typed: &args::Recover) -> Result<(),
     if typed.key != "-" {
         return Err(Failure::Usage(
             "the recovery key is read from the terminal or from stdin, never from the command line, which every \
-             user of this machine can read: `mgp cluster recover -`. Treat the one that was just typed as known"
+             user of this machine can read: `mgp cluster recover`. Treat the one that was just typed as known"
                 .into(),
         ));
     }
@@ -120,7 +120,7 @@ mod tests {
         assert!(!in_words(&rekeyed).contains("--to"), "it is in no cluster");
         rekeyed.cluster = Some("c".into());
         rekeyed.admins = vec!["nas".into()];
-        assert!(in_words(&rekeyed).contains("on nas:\n  mgp node rekey desk --to 7f"));
+        assert!(in_words(&rekeyed).contains("on nas:\n  mgp nodes rekey desk --to 7f"));
         rekeyed.signed = true;
         assert!(!in_words(&rekeyed).contains("--to"));
         rekeyed.restart = false;

@@ -33,7 +33,7 @@ fn in_words(presence: &Presence) -> String {
     }
     let mut text = match presence.announced {
         true => "on: this node is announced".to_owned(),
-        false => "on; this node is announced once it listens for others: `mgp node invite`, `mgp node join`"
+        false => "on; this node is announced once it listens for others: `mgp nodes invite`, `mgp nodes join`"
             .to_owned(),
     };
     if !presence.interfaces.is_empty() {

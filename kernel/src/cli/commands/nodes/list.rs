@@ -1,4 +1,4 @@
-//! `mgp node list` and `mgp cluster status`: who is there.
+//! `mgp nodes list` and `mgp cluster status`: who is there.
 
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::kernel::nodes::{Cluster, List, Node, OwnMembership, Standing};
@@ -17,8 +17,8 @@ const WIDTH: usize = 48;
 /// A clock is told when it is off by so many milliseconds: what expires is judged by it.
 const CLOCK_MS: u64 = 100;
 
-const ALONE: &str = "this node is in no cluster: `mgp node invite` founds one and makes a ticket for another node, \
-                     `mgp node join` enters that of another one";
+const ALONE: &str = "this node is in no cluster: `mgp nodes invite` founds one and makes a ticket for another node, \
+                     `mgp nodes join` enters that of another one";
 
 pub(super) fn nodes(context: &CliContext) -> Result<(), Failure> {
     show(context, |cluster| {
@@ -221,7 +221,7 @@ fn conflicts(cluster: &Cluster) -> String {
     let shown: String = shown.collect();
     let more = match count.saturating_sub(cluster.conflicts.len()) {
         0 => String::new(),
-        more => format!("\n  and {more} more: `mgp grants` lists them"),
+        more => format!("\n  and {more} more: `mgp grants list` lists them"),
     };
     format!(
         "\ngrants that are closed by a revoke which their authors did not know of: {count}{shown}{more}"

@@ -1,4 +1,4 @@
-//! `mgp node revoke`: shows what ends with a node, asks, and cuts it off.
+//! `mgp nodes remove`: shows what ends with a node, asks, and cuts it off.
 
 use std::io::{self, IsTerminal};
 
@@ -33,7 +33,7 @@ fn agreed(ends: &RevokeEnds, typed: &str) -> Result<(), Failure> {
     report(in_words(ends));
     if !io::stdin().is_terminal() {
         return Err(Failure::Usage(format!(
-            "there is no terminal to ask on: `mgp node revoke {typed} -y` cuts it off without asking"
+            "there is no terminal to ask on: `mgp nodes remove {typed} -y` cuts it off without asking"
         )));
     }
     match ask_yes(&format!("Cut {} off?", ends.name))? {

@@ -1,4 +1,4 @@
-//! `mgp node promote|demote|drain|forget`.
+//! `mgp nodes promote|demote|drain|forget`.
 
 use std::time::Duration;
 
@@ -90,10 +90,10 @@ fn describe_drain(drained: &Drained) -> String {
     match (drained.draining, drained.calls) {
         (false, _) => "this node takes calls of other nodes' agents again".to_owned(),
         (true, 0) => "this node is drained: no call of another node's agent is under way; \
-                      `mgp node drain --end`, or a start of the kernel, takes calls again"
+                      `mgp nodes drain --end`, or a start of the kernel, takes calls again"
             .to_owned(),
         (true, calls) => format!(
-            "this node takes no new calls of other nodes' agents; {calls} are under way: `mgp node drain` waits for them"
+            "this node takes no new calls of other nodes' agents; {calls} are under way: `mgp nodes drain` waits for them"
         ),
     }
 }

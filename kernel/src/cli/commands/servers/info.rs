@@ -1,4 +1,4 @@
-//! `mgp servers info`: all that is known of one server.
+//! `mgp servers show`: all that is known of one server.
 
 use mgp_protocol::mcp::Method;
 use mgp_protocol::mgp::servers::{Instance, List, Server};

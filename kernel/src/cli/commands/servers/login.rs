@@ -1,5 +1,6 @@
-//! `mgp login` and `mgp logout`: a person signs in at a server, and takes that back.
+//! `mgp logins …`: a person signs in at a server, and takes that back.
 
+use std::collections::BTreeMap;
 use std::io::{self, BufRead, IsTerminal, Read};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -14,17 +15,20 @@ use mgp_engine::servers::spec::{Reach, ServerSpec};
 use mgp_engine::timestamps::rfc3339_ms;
 use mgp_protocol::ids::AgentId;
 use mgp_protocol::mcp::Method;
+use mgp_protocol::mgp::approvals::{List, Pending};
 use mgp_protocol::mgp::kernel::KernelStatus;
 use mgp_protocol::mgp::servers::{Restart, Start, WantedLogin};
 use mgp_servers::login::{CallbackListener, LoginError, LoginPlace, Logins, ServerLogin, SignIn};
+use mgp_store::secrets::Namespace;
 use serde_json::json;
 
 use super::starting::{StartMode, watch};
 use super::state::{CONNECTED, tell};
+use crate::cli::args;
 use crate::cli::args::{Login, Logout};
-use crate::cli::client::{CliContext, names};
+use crate::cli::client::{CliContext, names, read};
 use crate::cli::failure::Failure;
-use crate::cli::print::{report, say};
+use crate::cli::print::{report, say, table};
 use crate::cli::words::plain;
 use crate::config;
 use crate::config::named_secrets::{KernelLookup, NamedSecrets};
@@ -55,8 +59,64 @@ struct LoginScene {
     status: Option<KernelStatus>,
 }
 
+/// Carries out one of them.
+pub(in crate::cli::commands) fn run(
+    context: &CliContext,
+    typed: &args::Logins,
+) -> Result<(), Failure> {
+    match typed {
+        args::Logins::List => list(context),
+        args::Logins::Add(typed) => login(context, typed),
+        args::Logins::Remove(typed) => logout(context, typed),
+    }
+}
+
+/// Lists the stored logins and, of a running kernel, those that servers want.
+fn list(context: &CliContext) -> Result<(), Failure> {
+    let wanted = match context.ask(List::METHOD, &json!({}), "asking the kernel") {
+        Ok(answer) => read::<Pending>(&answer)?.logins,
+        Err(Failure::NotRunning(_)) => BTreeMap::new(),
+        Err(other) => return Err(other),
+    };
+    let stored = context.secret_store()?.list(Namespace::Oauth)?;
+    let stored: Vec<[String; 4]> = stored
+        .iter()
+        .map(|login| {
+            let mut words = login.name.split(' ').map(str::to_owned);
+            let [server, url, agent] = [(); 3].map(|()| words.next().unwrap_or_default());
+            [server, url, agent, rfc3339_ms(login.set_ms)]
+        })
+        .collect();
+    if context.json {
+        let stored: Vec<_> = stored
+            .iter()
+            .map(|[server, url, agent, set_at]| {
+                let agent = (!agent.is_empty()).then_some(agent);
+                json!({"server": server, "url": url, "agent": agent, "set_at": set_at})
+            })
+            .collect();
+        return say(json!({"logins": stored, "wanted": wanted}));
+    }
+    if stored.is_empty() && wanted.is_empty() {
+        return say("no logins; `mgp logins add SERVER` signs in to a remote server");
+    }
+    let mut rows = table(&["SERVER", "ADDRESS", "AGENT", "SIGNED IN AT"]);
+    for row in &stored {
+        rows.add_row(row.iter().map(|cell| plain(cell)));
+    }
+    for (server, wanted) in &wanted {
+        rows.add_row([
+            plain(server),
+            String::new(),
+            String::new(),
+            format!("wanted: {}", plain(&wanted.command)),
+        ]);
+    }
+    say(rows.trim_fmt())
+}
+
 /// Signs in.
-pub(in crate::cli::commands) fn login(context: &CliContext, typed: &Login) -> Result<(), Failure> {
+fn login(context: &CliContext, typed: &Login) -> Result<(), Failure> {
     let scene = LoginScene::of(context, &typed.server, typed.agent.as_deref())?;
     let id = scene.spec.id.as_str();
     let wanted = scene.wanted();
@@ -115,10 +175,7 @@ fn in_words(id: &str, agent: Option<&AgentId>, record: &LoginRecord) -> String {
 }
 
 /// Has the tokens taken back, and forgets them.
-pub(in crate::cli::commands) fn logout(
-    context: &CliContext,
-    typed: &Logout,
-) -> Result<(), Failure> {
+fn logout(context: &CliContext, typed: &Logout) -> Result<(), Failure> {
     let scene = LoginScene::of(context, &typed.server, typed.agent.as_deref())?;
     let id = scene.spec.id.as_str();
     let (removed, told) = alone(async { Ok(scene.login.forget().await?) })?;

@@ -1,4 +1,4 @@
-//! `mgp sets list|info`.
+//! `mgp sets list|show`.
 
 use mgp_engine::doors::nearest::nearest_name;
 use mgp_protocol::mcp::Method;
@@ -15,7 +15,7 @@ use crate::cli::words::plain;
 pub(in crate::cli::commands) fn run(context: &CliContext, typed: &Sets) -> Result<(), Failure> {
     match typed {
         Sets::List => list(context),
-        Sets::Info(typed) => info(context, &typed.name),
+        Sets::Show(typed) => info(context, &typed.name),
     }
 }
 

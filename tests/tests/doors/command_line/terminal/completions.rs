@@ -95,7 +95,10 @@ async fn bash_offers_commands_and_names() {
     assert_eq!(bash(&kernel, "mgp tools call it:ec").await, ["echo"]);
     assert_eq!(bash(&kernel, "mgp tools call 'it:ec").await, ["it:echo"]);
     assert_eq!(bash(&kernel, "mgp tools list --server i").await, ["it"]);
-    assert_eq!(bash(&kernel, "mgp grant agent.l").await, ["agent.local"]);
+    assert_eq!(
+        bash(&kernel, "mgp grants add agent.l").await,
+        ["agent.local"]
+    );
     let keys = bash(&kernel, r"mgp tools call it:run\;touch\ hit ").await;
     assert_eq!(keys, ["colour=", "deep="]);
     let values = bash(&kernel, r"mgp tools call it:run\;touch\ hit colour=b").await;

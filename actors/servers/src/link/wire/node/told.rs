@@ -146,9 +146,9 @@ fn grant_command(
     let agent = agent.as_str();
     let agent = agent.strip_prefix(AgentId::PREFIX).unwrap_or(agent);
     match signs {
-        Signer::Owner => format!("on {node}: mgp grant {agent}@{here} {server}"),
+        Signer::Owner => format!("on {node}: mgp grants add {agent}@{here} {server}"),
         Signer::Another => {
-            format!("on an admin of the cluster: mgp grant {agent}@{here} {node}/{server}")
+            format!("on an admin of the cluster: mgp grants add {agent}@{here} {node}/{server}")
         }
         Signer::Nobody => format!(
             "on an admin of the cluster, and this node knows of none (`mgp cluster status` says what makes one): mgp \
@@ -183,10 +183,13 @@ mod tests {
     fn a_refusal_names_the_whole_grant_and_the_node_to_type_it_on() {
         let (agent, demo) = (AgentId::new("agent.local"), ServerId::new("demo"));
         let told = |signs| grant_command(signs, ("nas", &demo), &agent, "desk");
-        assert_eq!(told(Signer::Owner), "on nas: mgp grant local@desk demo");
+        assert_eq!(
+            told(Signer::Owner),
+            "on nas: mgp grants add local@desk demo"
+        );
         assert_eq!(
             told(Signer::Another),
-            "on an admin of the cluster: mgp grant local@desk nas/demo"
+            "on an admin of the cluster: mgp grants add local@desk nas/demo"
         );
         assert!(told(Signer::Nobody).contains("`mgp cluster status`"));
     }

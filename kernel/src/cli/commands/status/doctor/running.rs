@@ -90,7 +90,7 @@ pub(super) fn servers(patient: &Patient<'_>) -> Vec<DoctorFinding> {
                 let told = format!("{} is connected and {health}", server.id);
                 found.push(
                     DoctorFinding::warning(AREA, told)
-                        .mended_by(format!("mgp servers info {}", server.id)),
+                        .mended_by(format!("mgp servers show {}", server.id)),
                 );
             }
             ("restarting" | "draining", _) => found.push(DoctorFinding::warning(AREA, told)),

@@ -170,7 +170,7 @@ mod tests {
             look.figures.calls = [("it\u{1b}[2J".to_owned(), calls)].into();
             let wanted = WantedLogin {
                 why: "its token\u{7} ended".into(),
-                command: "mgp login it".into(),
+                command: "mgp logins add it".into(),
                 ..WantedLogin::default()
             };
             look.pending.logins = [("it".to_owned(), wanted)].into();
@@ -191,7 +191,7 @@ mod tests {
         assert_eq!(second["calls_per_second"], 5.0);
         assert_eq!(second["at"], "2001-09-09T01:46:40.500Z");
         assert_eq!(second["servers"][0]["calls_per_second"], 5.0);
-        assert_eq!(second["waiting"][0]["command"], "mgp login it");
+        assert_eq!(second["waiting"][0]["command"], "mgp logins add it");
         assert_eq!(second["cluster"], Value::Null);
         // One line, and nothing in it that a terminal would take for more.
         let line = second.to_string();
@@ -204,7 +204,7 @@ mod tests {
         let text = text(&model(&[(0, 10), (2000, 20)]));
         assert!(text.contains("SERVER  STATE"), "{text}");
         assert!(text.contains("5.0"), "{text}");
-        assert!(text.contains("mgp login it"), "{text}");
+        assert!(text.contains("mgp logins add it"), "{text}");
         assert!(!text.contains(['\u{1b}', '\u{7}']), "{text}");
     }
 }

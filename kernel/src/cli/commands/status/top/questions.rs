@@ -150,8 +150,8 @@ fn of_node(node: &WaitingNode) -> TopQuestion {
         kind: "node",
         text: format!("{} asks to be let in as {role}", node.name),
         details,
-        command: format!("mgp node approve {words}"),
-        refusal: Some(format!("mgp node refuse {words}")),
+        command: format!("mgp approve {words}"),
+        refusal: Some(format!("mgp deny {words}")),
         yes: Some(TopAnswer::LetIn(nodes::Approve {
             node: Some(node.id.clone()),
             words: Some(node.words.clone()),
@@ -192,11 +192,12 @@ mod tests {
                 entry(Some(vec!["x\n".into()])),
                 entry(Some(Vec::new())),
             ],
+            nodes: Vec::new(),
             logins: [(
                 "git".to_owned(),
                 WantedLogin {
                     why: "its token ended".into(),
-                    command: "mgp login git".into(),
+                    command: "mgp logins add git".into(),
                     url: Some("https://h/x".into()),
                     ..WantedLogin::default()
                 },
@@ -221,8 +222,8 @@ mod tests {
                 ("mgp approve tobami", true),
                 ("mgp answer tobami OPTION", false),
                 ("mgp answer tobami TEXT", false),
-                ("mgp node approve bafog-tulik-zonub", true),
-                ("mgp login git", false),
+                ("mgp approve bafog-tulik-zonub", true),
+                ("mgp logins add git", false),
             ]
         );
         let first = &all[0];

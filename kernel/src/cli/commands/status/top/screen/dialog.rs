@@ -135,7 +135,7 @@ fn server(model: &TopModel, id: &str) -> Vec<String> {
         format!("memory     {}", row.memory.map_or("–".into(), bytes)),
         format!("processor  {}", share(rates.cpu)),
         String::new(),
-        format!("mgp servers info {name}"),
+        format!("mgp servers show {name}"),
         format!("mgp servers logs {name} -f"),
         format!("mgp servers restart {name}"),
     ]
