@@ -70,7 +70,27 @@ impl DocumentForm {
             Self::Toml => toml::from_str(text)
                 .map_err(|error: toml::de::Error| malformed("TOML", error.message().to_owned())),
             Self::Yaml => serde_saphyr::from_str(text)
-                .map_err(|error: serde_saphyr::Error| malformed("YAML", error.to_string())),
+                // The lines around it may hold secrets.
+                .map_err(|error: serde_saphyr::Error| {
+                    malformed("YAML", error.without_snippet().to_string())
+                }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_error_repeats_what_stands_in_the_file() {
+        for (form, text) in [
+            (DocumentForm::Json, "{\"TOKEN\": \"s3cret\", s3cret: }"),
+            (DocumentForm::Toml, "TOKEN = \"s3cret\"\nTOKEN = s3cret\n"),
+            (DocumentForm::Yaml, "env:\n  TOKEN: s3cret\n - [s3cret: {\n"),
+        ] {
+            let why = form.read(text).unwrap_err().to_string();
+            assert!(!why.contains("s3cret"), "{why}");
         }
     }
 }

@@ -106,9 +106,20 @@ fn edited(
         DocumentForm::Yaml => yaml::edit(text, place, entry),
     };
     let edited = edited.ok_or(ClientEditError::OtherForm)?;
+    let edited = keep_line_ends(text, edited);
     match form.read(&edited) {
         Ok(read) if read == wanted => Ok(edited),
         Ok(_) | Err(_) => Err(ClientEditError::OtherForm),
+    }
+}
+
+/// The edited text with the line ends of the text before, where those are all alike.
+#[must_use]
+pub fn keep_line_ends(before: &str, edited: String) -> String {
+    let windows = before.matches("\r\n").count();
+    match windows > 0 && windows == before.matches('\n').count() {
+        true => edited.replace("\r\n", "\n").replace('\n', "\r\n"),
+        false => edited,
     }
 }
 

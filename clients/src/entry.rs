@@ -14,22 +14,27 @@ pub(crate) struct EntryReader<'v> {
     keys: Map<String, Value>,
     client: Option<Client>,
     entry: &'v Value,
+    /// Variables and headers that are null.
+    unset: Vec<String>,
 }
 
 /// Keys without effect here, and what does the same. Of keys that begin alike the first counts.
 const ELSEWHERE: [(&str, &str); 17] = [
-    ("timeout", "calls wait as long as [servers.limits] says"),
+    (
+        "timeout",
+        "calls wait as long as call_timeout_secs of its [[servers]] entry says",
+    ),
     (
         "startup_timeout",
-        "a start may take as long as [servers.limits] says",
+        "a start may take as long as start_timeout_secs of its [[servers]] entry says",
     ),
     (
         "tool_timeout",
-        "calls wait as long as [servers.limits] says",
+        "calls wait as long as call_timeout_secs of its [[servers]] entry says",
     ),
     (
         "initialization_timeout",
-        "a start may take as long as [servers.limits] says",
+        "a start may take as long as start_timeout_secs of its [[servers]] entry says",
     ),
     (
         "autoApprove",
@@ -73,7 +78,7 @@ const ELSEWHERE: [(&str, &str); 17] = [
     ),
     (
         "connectionTimeout",
-        "a start may take as long as [servers.limits] says",
+        "a start may take as long as start_timeout_secs of its [[servers]] entry says",
     ),
     ("oauth", "signing in is not taken over"),
     ("auth", "signing in is not taken over"),
@@ -100,6 +105,7 @@ impl<'v> EntryReader<'v> {
             keys,
             client,
             entry,
+            unset: Vec::new(),
         })
     }
 
@@ -289,7 +295,11 @@ impl<'v> EntryReader<'v> {
                 .find(|(beginning, _)| key.starts_with(beginning))
                 .map_or("there is nothing like it here", |(_, why)| why),
         };
-        unread.map(told).collect()
+        let unset = self.unset.iter().map(|key| KeyLeftOut {
+            key: key.clone(),
+            why: "it is null there, and not set here",
+        });
+        unread.map(told).chain(unset).collect()
     }
 
     fn take(&mut self, key: &str) -> Option<Value> {
@@ -323,8 +333,12 @@ impl<'v> EntryReader<'v> {
             .as_object()
             .ok_or("its variables or headers are no table")?;
         // A variable that is null is one the client does not set.
-        let values = table.iter().filter(|(_, value)| !value.is_null());
+        let (unset, values): (Vec<_>, Vec<_>) =
+            table.iter().partition(|(_, value)| value.is_null());
+        let unset = unset.into_iter().map(|(name, _)| format!("{key}.{name}"));
+        self.unset.extend(unset);
         values
+            .into_iter()
             .map(|(name, value)| Ok((name.clone(), self.text(value)?)))
             .collect()
     }

@@ -16,7 +16,8 @@ pub fn leads_to_kernel(entry: &Value, door: &str) -> bool {
 }
 
 /// The words of its command, whichever way the client writes it.
-fn command_words(entry: &Value) -> Vec<&str> {
+#[must_use]
+pub fn command_words(entry: &Value) -> Vec<&str> {
     let command = entry.get("command").or_else(|| entry.get("cmd"));
     // Zed had the words in a table of their own.
     let (command, args) = match command.filter(|command| command.is_object()) {
@@ -49,7 +50,8 @@ fn origin(address: &str) -> Option<(&str, String)> {
 }
 
 /// Where an entry leads that starts nothing.
-pub(crate) fn address(entry: &Value) -> Option<&str> {
+#[must_use]
+pub fn address(entry: &Value) -> Option<&str> {
     let keys = ["url", "serverUrl", "httpUrl", "uri"];
     keys.iter().find_map(|key| entry.get(key)?.as_str())
 }

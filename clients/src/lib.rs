@@ -22,12 +22,12 @@ mod variables;
 pub use client::{Client, UnknownClient};
 pub use document::{DOCUMENT_MAX, DocumentError, DocumentForm};
 pub use edit::undo::{BlockedEntry, ConnectedFile, UndoneFile, undo};
-pub use edit::{ClientEditError, EntryPlace, TableForm, append, put, remove};
+pub use edit::{ClientEditError, EntryPlace, TableForm, append, keep_line_ends, put, remove};
 pub use export::{
     ConfiguredPiece, ConfiguredServer, ConfiguredText, ExportRefused, ExportedServer, Exporter,
 };
 pub use found::{FoundDocument, FoundInput, FoundReach, FoundServer, KeyLeftOut, ToolLimits};
-pub use kernel_entry::leads_to_kernel;
+pub use kernel_entry::{address, command_words, leads_to_kernel};
 pub use own_entry::{NoUrls, OwnReach};
 pub use places::{ClientFile, Platform, Reader, UserFolders, files};
 pub use plan::{
@@ -35,7 +35,7 @@ pub use plan::{
     ServerOrigin, Unplanned, UrlPiece, WhyLeft,
 };
 pub use render::{InputAnswer, Unrendered};
-pub use secret_values::{is_secret, is_secret_name, is_secret_word};
+pub use secret_values::{is_random, is_secret, is_secret_name, is_secret_word};
 pub use tables::read;
 pub use text::FoundText;
 pub use variables::TextPiece;

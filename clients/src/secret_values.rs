@@ -146,8 +146,9 @@ pub(crate) fn url_secrets(url: &str) -> impl Iterator<Item = UrlSecret<'_>> {
         .filter(move |secret| !open(secret.value))
 }
 
-/// Whether a part of a path was drawn and not written by a person: the only key that some addresses have.
-fn is_random(segment: &str) -> bool {
+/// Whether a part of a word was drawn and not written by a person: the only key that some addresses have.
+#[must_use]
+pub fn is_random(segment: &str) -> bool {
     let runs = segment.split(|c: char| !c.is_ascii_alphanumeric());
     let mut long = runs.filter(|run| run.len() >= 20);
     long.any(|run| {

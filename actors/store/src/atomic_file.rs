@@ -38,6 +38,22 @@ pub fn write_with_mode(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     written.map_err(|error| with_path(path, &error))
 }
 
+/// Most links that are followed one after the other, as many as the system follows.
+const LINKS_MAX: usize = 40;
+
+/// The file that a path leads to, also where it is still to be made.
+#[must_use]
+pub fn behind_links(path: &Path) -> PathBuf {
+    let mut path = path.to_owned();
+    for _ in 0..LINKS_MAX {
+        let Ok(target) = fs::read_link(&path) else {
+            break;
+        };
+        path = folder(&path).join(target);
+    }
+    fs::canonicalize(&path).unwrap_or(path)
+}
+
 /// Replaces a file that need not outlast a power cut, readable for its owner alone.
 ///
 /// # Errors

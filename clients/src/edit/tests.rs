@@ -194,3 +194,15 @@ fn the_last_extension_of_goose_leaves_an_empty_table() {
     let none = remove(DocumentForm::Yaml, &without, place(&[], "extensions")).unwrap();
     assert_eq!(none, "a: 1\n");
 }
+
+/// Codex's file, as an editor of Windows leaves it.
+#[test]
+fn line_ends_of_a_toml_file_stay() {
+    let table = table("mcp_servers");
+    let text = "# mine\r\n[mcp_servers.a]\r\ncommand = \"a\"\r\n";
+    let entry = json!({"command": "mgp", "args": ["stdio"]});
+    let edited = put(DocumentForm::Toml, text, place(&table, "mgp"), &entry).unwrap();
+    assert!(!edited.replace("\r\n", "").contains('\n'), "{edited:?}");
+    let without = remove(DocumentForm::Toml, &edited, place(&table, "mgp")).unwrap();
+    assert_eq!(without, text);
+}

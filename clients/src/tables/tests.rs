@@ -319,3 +319,18 @@ fn opencode_and_claude_code_switch_things_off_elsewhere() {
     let code = found(DocumentForm::Json, text, Client::ClaudeCode);
     assert_eq!(code.servers[0].disabled_by, Some("disabledMcpServers"));
 }
+
+#[test]
+fn variables_that_are_null_are_named() {
+    let text = r#"{"mcpServers": {"a": {"command": "a", "env": {"A": null, "B": "1"}},
+        "b": {"command": "b", "env": null}}}"#;
+    let found = found(DocumentForm::Json, text, Client::Cursor);
+    let left: Vec<_> = found
+        .servers
+        .iter()
+        .map(|server| &server.left_out)
+        .collect();
+    assert_eq!((left[0].len(), left[1].len()), (1, 0), "{left:?}");
+    assert_eq!(left[0][0].key, "env.A");
+    assert_eq!(command(&found.servers[0]).1.len(), 1);
+}

@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use comments::keep_comments;
-use mgp_clients::ToolLimits;
+use mgp_clients::{ToolLimits, keep_line_ends};
 use mgp_protocol::ids::{BadServerId, ServerId};
 use mgp_store::atomic_file;
 use toml_edit::{Array, ArrayOfTables, DocumentMut, Item, Table, TomlError, Value, value};
@@ -77,10 +77,11 @@ pub fn add(text: &str, server: &NewServer) -> Result<String, EditError> {
     }
     let mut entry = DocumentMut::new();
     entries(&mut entry)?.push(server.to_table());
-    Ok(match text.trim_end() {
+    let with = match text.trim_end() {
         "" => entry.to_string(),
         above => format!("{above}\n\n{entry}"),
-    })
+    };
+    Ok(keep_line_ends(text, with))
 }
 
 /// Whether the file has an entry of this id.
@@ -128,7 +129,7 @@ pub fn command(text: &str, id: &str) -> Result<Option<(String, Vec<String>)>, Ed
 pub fn limit_tools(text: &str, id: &str, tools: &ToolLimits) -> Result<String, EditError> {
     let mut document = parse(text)?;
     limit(entry(&mut document, id)?, tools);
-    Ok(document.to_string())
+    Ok(keep_line_ends(text, document.to_string()))
 }
 
 /// Changes one argument of an entry's command; what stands around it stays.
@@ -144,7 +145,7 @@ pub fn set_argument(text: &str, id: &str, at: usize, argument: &str) -> Result<S
     let around = place.decor().clone();
     *place = Value::from(argument);
     *place.decor_mut() = around;
-    Ok(document.to_string())
+    Ok(keep_line_ends(text, document.to_string()))
 }
 
 fn entry<'d>(document: &'d mut DocumentMut, id: &str) -> Result<&'d mut Table, EditError> {
@@ -167,7 +168,7 @@ pub fn remove(text: &str, id: &str) -> Result<String, EditError> {
         document.remove("servers");
     }
     keep_comments(&mut document, &removed);
-    Ok(document.to_string())
+    Ok(keep_line_ends(text, document.to_string()))
 }
 
 /// Writes a file whole or not at all; its mode stays, a new one is the owner's alone. A link stays
@@ -176,7 +177,7 @@ pub fn remove(text: &str, id: &str) -> Result<String, EditError> {
 /// # Errors
 /// The system's, with the file as it was.
 pub fn write(path: &Path, text: &str) -> io::Result<()> {
-    let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let path = atomic_file::behind_links(path);
     if let Some(folder) = path.parent() {
         atomic_file::make_folder(folder)?;
     }

@@ -159,6 +159,19 @@ fn read(data_dir: &Path) -> Variables {
     select(stored)
 }
 
+/// Why what is stored cannot be read; for `mgp doctor`.
+pub(crate) fn unread(data_dir: &Path) -> Option<String> {
+    let path = data_dir.join(FILE);
+    let why = match regular_file::read(&path) {
+        Ok(bytes) => serde_json::from_slice::<Variables>(&bytes)
+            .err()?
+            .to_string(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
+        Err(error) => error.to_string(),
+    };
+    Some(format!("{}: {why}", path.display()))
+}
+
 /// The variables that are set here and are not the same there. `PATH` differs from shell to shell, and what matters of
 /// it is which programs it leads to.
 pub(crate) fn differences(here: &Variables, there: &Variables) -> Vec<String> {
@@ -251,5 +264,22 @@ mod tests {
             ("LC_TIME", "C"),
         ]);
         assert_eq!(differences(&here, &there), ["LC_ALL", "TZ"]);
+    }
+
+    /// Such a file is none to a start, and nobody else says so.
+    #[test]
+    fn a_stored_environment_that_is_broken_is_reported() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(unread(folder.path()), None);
+        for (text, good) in [
+            ("{\"TZ\": \"UTC\"}", true),
+            ("{\"TZ\": ", false),
+            ("[1]", false),
+        ] {
+            std::fs::write(folder.path().join(FILE), text).unwrap();
+            let why = unread(folder.path());
+            assert_eq!(why.is_none(), good, "{why:?}");
+            assert!(good || why.unwrap().contains(FILE));
+        }
     }
 }

@@ -1,50 +1,59 @@
 //! Times as they are typed.
 
-use std::str::FromStr;
-
 use mgp_engine::timestamps::parse_rfc3339;
 
 /// The letters after a number, and how many seconds each is.
 const UNITS: [(char, u64); 4] = [('s', 1), ('m', 60), ('h', 3600), ('d', 86_400)];
 
+/// The longest time, in days: a hundred years. No date that is made with it leaves its form.
+const LONGEST_DAYS: u64 = 36_525;
+
 /// A time like `30d`, in seconds.
 pub(super) fn seconds(typed: &str) -> Result<u64, String> {
-    let all = read::<u64>(typed).and_then(|(number, unit)| number.checked_mul(unit));
-    all.ok_or_else(|| "a time is a number and s, m, h or d, like 90s or 30d".into())
+    read(typed)
 }
 
 /// A time like `90s`, in milliseconds.
 pub(super) fn millis(typed: &str) -> Result<u64, String> {
-    match read::<u32>(typed) {
-        Some((number, unit)) => Ok(u64::from(number) * unit * 1000),
-        None => Err(format!("`{typed}` is no time; write 90s, 30m, 1h or 7d")),
-    }
+    Ok(read(typed)? * 1000)
 }
 
 /// A time ago, or a moment; in milliseconds since 1970.
 pub(super) fn start(typed: &str) -> Result<u64, String> {
-    let ago = millis(typed).ok();
-    let ago = ago.map(|ms| mgp_runtime::time::unix_ms().saturating_sub(ms));
-    ago.or_else(|| parse_rfc3339(typed)).ok_or_else(|| {
-        format!("`{typed}` is no time; write 90s, 30m, 1h, 7d or 2026-03-01T00:00:00Z")
-    })
+    moment(typed, u64::saturating_sub)
 }
 
 /// An end: a time from now, or a moment; in milliseconds since 1970.
 pub(super) fn end(typed: &str) -> Result<u64, String> {
-    let from_now = millis(typed).ok();
-    let from_now = from_now.map(|ms| mgp_runtime::time::unix_ms().saturating_add(ms));
-    from_now.or_else(|| parse_rfc3339(typed)).ok_or_else(|| {
-        format!("`{typed}` is no time; write 90s, 30m, 1h, 7d or 2026-03-01T00:00:00Z")
-    })
+    moment(typed, u64::saturating_add)
 }
 
-/// A number that is not 0, and the seconds of its unit.
-fn read<N: FromStr + Default + PartialEq>(typed: &str) -> Option<(N, u64)> {
+fn moment(typed: &str, from_now: fn(u64, u64) -> u64) -> Result<u64, String> {
+    if let Some(moment) = parse_rfc3339(typed) {
+        return Ok(moment);
+    }
+    let time =
+        millis(typed).map_err(|why| format!("{why}; or a moment, like 2026-03-01T00:00:00Z"))?;
+    Ok(from_now(mgp_runtime::time::unix_ms(), time))
+}
+
+/// A number that is not 0 and its unit, in seconds.
+fn read(typed: &str) -> Result<u64, String> {
     let unit = |(letter, seconds)| Some((typed.strip_suffix::<char>(letter)?, seconds));
-    let (number, seconds) = UNITS.into_iter().find_map(unit)?;
-    let number = number.parse().ok().filter(|number| *number != N::default());
-    number.map(|number| (number, seconds))
+    let known = UNITS.into_iter().find_map(unit);
+    let known = known.filter(|(number, _)| {
+        number.bytes().all(|b| b.is_ascii_digit()) && number.bytes().any(|b| b != b'0')
+    });
+    let Some((number, unit)) = known else {
+        return Err(format!("`{typed}` is no time; write 90s, 30m, 1h or 7d"));
+    };
+    // Only too many digits are no number.
+    let number = number.parse().unwrap_or(u64::MAX);
+    let seconds = number.checked_mul(unit);
+    let seconds = seconds.filter(|seconds| *seconds <= LONGEST_DAYS * 86_400);
+    seconds.ok_or_else(|| {
+        format!("`{typed}` is longer than a hundred years; the longest time is {LONGEST_DAYS}d")
+    })
 }
 
 #[cfg(test)]
@@ -57,6 +66,17 @@ mod tests {
         assert_eq!(millis("1h"), Ok(3_600_000));
         for wrong in ["", "h", "1", "0s", "-1h", "1 h", "1w", "é"] {
             assert!(millis(wrong).is_err() && seconds(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_time_that_is_too_long_names_the_longest() {
+        assert_eq!(seconds("36525d"), Ok(36_525 * 86_400));
+        for long in ["36526d", "99999999d", "99999999999999999999s"] {
+            for why in [seconds(long), millis(long), start(long), end(long)] {
+                let why = why.unwrap_err();
+                assert!(why.contains("36525d"), "{why}");
+            }
         }
     }
 

@@ -285,6 +285,11 @@ impl CliContext {
         store.ok_or_else(|| Failure::Usage("there is no home to keep secrets in; set HOME".into()))
     }
 
+    /// Whether `[secrets] command` has those that are not kept here.
+    pub(in crate::cli) fn has_secrets_command(&self) -> bool {
+        !self.secrets.command.is_empty()
+    }
+
     /// The process that holds the data folder, while one does.
     pub(in crate::cli) fn holder(&self) -> Option<i32> {
         let usual = self.bases.data_dir(self.told_data_dir());

@@ -191,3 +191,34 @@ fn tools_that_a_client_kept_back_are_kept_back_by_the_entry() {
         &limits[limits.find("\n\n").unwrap() + 2..]
     )));
 }
+
+/// As an editor of Windows leaves a file.
+#[test]
+fn line_ends_of_the_file_stay() {
+    let windows = FILE.replace('\n', "\r\n");
+    let is_windows = |text: &str| !text.replace("\r\n", "").contains('\n');
+    let added = add(&windows, &gamma()).unwrap();
+    assert!(is_windows(&added) && added.starts_with(windows.trim_end()));
+    let tools = ToolLimits {
+        hidden: ["drop".to_owned()].into(),
+        ..ToolLimits::default()
+    };
+    assert!(is_windows(&limit_tools(&windows, "alpha", &tools).unwrap()));
+    assert!(is_windows(&remove(&added, "alpha").unwrap()));
+    let mixed = format!("{windows}# last\n");
+    assert!(add(&mixed, &gamma()).unwrap().starts_with(mixed.trim_end()));
+}
+
+/// What a link leads to may be made later.
+#[test]
+fn a_link_that_leads_to_no_file_is_written_through() {
+    let folder = tempfile::tempdir().unwrap();
+    let link = folder.path().join("servers.toml");
+    std::os::unix::fs::symlink("dots.toml", &link).unwrap();
+    write(&link, FILE).unwrap();
+    assert!(link.symlink_metadata().unwrap().is_symlink());
+    assert_eq!(
+        fs::read_to_string(folder.path().join("dots.toml")).unwrap(),
+        FILE
+    );
+}

@@ -149,6 +149,88 @@ async fn over_http_a_client_has_a_token_of_its_own() {
     );
 }
 
+/// The agent and the token that connecting made go with the entry; what was there before, or others use, stays.
+#[tokio::test]
+async fn undo_revokes_the_token_that_connecting_made() {
+    let Some(user) = User::new().await else {
+        return;
+    };
+    user.done(&["up", "--detach"]).await;
+    let undo = ["connect", "cursor", "--undo", "--yes"];
+    user.done(&["connect", "cursor", "--http", "--yes"]).await;
+    // Again: the agent is still the one that connecting made.
+    let again = format!("{}\n", user.cursor());
+    user.0.file("home/.cursor/mcp.json", &again);
+    user.done(&["connect", "cursor", "--http", "--yes"]).await;
+    let said = user.done(&undo).await;
+    assert!(
+        said.contains("removes agent.cursor and its token"),
+        "{said}"
+    );
+    assert_eq!(entry(&user.cursor()), Value::Null);
+    let listed = user.done(&["agents", "list"]).await;
+    assert!(!listed.contains("agent.cursor"), "{listed}");
+
+    user.done(&["agents", "add", "alice"]).await;
+    user.done(&["connect", "cursor", "--http", "--agent", "alice", "--yes"])
+        .await;
+    let token = entry(&user.cursor())["headers"]["Authorization"].clone();
+    let said = user.done(&undo).await;
+    assert!(said.contains("revokes the token of agent.alice"), "{said}");
+    let listed = user.done(&["agents", "list"]).await;
+    assert!(listed.contains("agent.alice"), "{listed}");
+    assert!(token.as_str().unwrap().len() > 32);
+
+    user.done(&["connect", "cursor", "--http", "--agent", "both", "--yes"])
+        .await;
+    user.done(&["connect", "zed", "--agent", "both", "--yes"])
+        .await;
+    let said = user.done(&undo).await;
+    assert!(
+        said.contains("agent.both and its token stay: Zed uses it, too"),
+        "{said}"
+    );
+    let listed = user.done(&["agents", "list"]).await;
+    assert!(listed.contains("agent.both"), "{listed}");
+}
+
+/// A server that would start nowhere afterwards is named before it is taken out.
+#[tokio::test]
+async fn servers_that_do_not_start_here_are_named_before_they_are_taken_out() {
+    let servers = format!(
+        "{ANY_PORT}[[servers]]\nid = \"other\"\ncommand = \"x\"\nautostart = false\n\
+         [[servers]]\nid = \"gh\"\ncommand = \"gh\"\nenv = {{ TOKEN = \"secret:gh/TOKEN\" }}\n"
+    );
+    let Some(account) = Account::new(&servers).await else {
+        return;
+    };
+    let user = User(account);
+    user.0.file("home/.cursor/mcp.json", CURSOR);
+    let claude = json!({"mcpServers": {"gh": {"command": "gh", "env": {"TOKEN": "${TOKEN}"}}}});
+    user.0.file("home/.claude.json", &claude.to_string());
+    let shown = user
+        .done(&["connect", "cursor", "--take-out", "--dry-run"])
+        .await;
+    assert!(
+        shown.contains("other: it has autostart = false here"),
+        "{shown}"
+    );
+    let shown = user
+        .done(&["connect", "claude-code", "--take-out", "--dry-run"])
+        .await;
+    assert!(shown.contains("there is no secret gh/TOKEN"), "{shown}");
+    user.0.file("home/.config/mgp/servers.toml", "[[servers]\n");
+    let refused = user
+        .mgp(&["connect", "cursor", "--take-out", "--yes"])
+        .await;
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert!(
+        !refused.status.success() && said.contains("not TOML"),
+        "{said}"
+    );
+    assert_eq!(user.cursor(), CURSOR);
+}
+
 /// What the kernel has, too, is taken out of the client when that is asked for, and only that.
 #[tokio::test]
 async fn servers_that_are_here_now_are_taken_out() {

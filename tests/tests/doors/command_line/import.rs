@@ -117,6 +117,33 @@ async fn what_clients_have_is_shown_and_then_added() {
     assert_eq!(user.servers(), toml);
 }
 
+/// Arguments cannot name a secret: what is in them is said to be open, and not shown.
+#[tokio::test]
+async fn secrets_in_arguments_are_named_and_not_shown() {
+    let Some(user) = User::new().await else {
+        return;
+    };
+    let server = json!({"command": "srv", "args": ["--api-key=hush-hush", "--token", "swordfish"]});
+    let text = json!({"mcpServers": { "é": server }}).to_string();
+    user.0.file("home/.cursor/mcp.json", &text);
+    let shown = words(&user.mgp(&["import", "cursor", "--dry-run"]).await);
+    for secret in ["hush-hush", "swordfish"] {
+        assert!(!shown.contains(secret), "{shown}");
+    }
+    for line in [
+        "é (Cursor): called server here",
+        "server: what stands behind `--api-key` looks like a secret",
+        "server: what stands behind `--token` looks like a secret",
+        "servers.toml has it in clear text",
+        "`mgp secrets set server/NAME` keeps it",
+    ] {
+        assert!(shown.contains(line), "{line}: {shown}");
+    }
+    let told = user.json(&["import", "cursor", "--dry-run"]).await;
+    let open = &told["servers"][0]["open_secrets"];
+    assert_eq!(open, &json!(["--api-key", "--token"]));
+}
+
 /// Nobody is there to say yes: nothing is written.
 #[tokio::test]
 async fn without_a_yes_nothing_is_added() {

@@ -43,14 +43,21 @@ fn judge_command(id: &str, command: &[String]) -> Result<(), Failure> {
     let [line] = command else {
         return Ok(());
     };
-    let words: Vec<_> = line.split_whitespace().map(shell_word).collect();
-    if words.len() < 2 || line.starts_with(['/', '.', '~']) || Path::new(line).exists() {
+    let mut words = line.split_whitespace();
+    let (Some(program), Some(_)) = (words.next(), words.next()) else {
+        return Ok(());
+    };
+    if line.starts_with(['/', '.', '~']) || Path::new(line).exists() {
         return Ok(());
     }
+    // What is within the quotes is read by a shell as it stands; a secret is not repeated.
+    let (called, command) = match secrets::has_none(line) {
+        true => (line.clone(), line.as_str()),
+        false => (format!("{program} …"), "COMMAND ARGUMENTS"),
+    };
     Err(Failure::Usage(format!(
-        "no program is called {line:?}; its arguments stand outside of the quotes: \
-         `mgp servers add {id} -- {}`",
-        words.join(" ")
+        "no program is called {called:?}; its arguments stand outside of the quotes: \
+         `mgp servers add {id} -- {command}`"
     )))
 }
 
@@ -152,10 +159,11 @@ impl AddedEntry {
         )?;
         tell_added(context, &server, &self.file, &kept)?;
         if add.project && !trusted {
-            let folder = self.file.parent().unwrap_or(here).display();
+            let folder = self.file.parent().unwrap_or(here).display().to_string();
             report(format_args!(
-                "note: {} is not trusted: `mgp trust {folder}` shows it, and asks",
-                self.file.display()
+                "note: {} is not trusted: `mgp trust {}` shows it, and asks",
+                self.file.display(),
+                shell_word(&folder)
             ));
             return say_if_json(context, &server.id, &self.file);
         }
@@ -173,11 +181,8 @@ fn tell_added(
     kept: &[String],
 ) -> Result<(), Failure> {
     for option in secrets::in_command(&server.command) {
-        report(format_args!(
-            "note: every user of this machine can read what stands behind `{option}` while {} runs; \
-             most servers take it as a variable, too: `--env NAME`",
-            server.id
-        ));
+        let note = secrets::open_note(&server.id, option, file);
+        report(format_args!("note: {note}"));
     }
     if let Some(note) = launcher_note(&server.command) {
         report(note);

@@ -2,28 +2,27 @@
 
 mod carried;
 pub(in crate::cli::commands) mod client_file;
+mod tokens;
 
 use std::io::{self, IsTerminal};
 use std::path::Path;
 
 use mgp_clients::{Client, OwnReach, Reader, UndoneFile, files};
-use mgp_protocol::ids::AgentId;
-use mgp_protocol::mcp::Method;
-use mgp_protocol::mgp::agents::{Add, List, Made, Token};
 use serde_json::{Value, json};
 
 use self::client_file::ClientFileEdit;
+use self::tokens::Revocations;
 use super::import::{USUAL_DOOR, doubled, sources};
 use crate::cli::args::Connect;
-use crate::cli::client::{CliContext, read};
-use crate::cli::commands::agents::{self, ListedAgents};
+use crate::cli::client::CliContext;
+use crate::cli::commands::agents;
 use crate::cli::commands::tools::sets;
 use crate::cli::failure::Failure;
 use crate::cli::print::{ask_yes, report, say};
 use crate::cli::words::{plain, plain_lines};
 
 /// What the entry is called; by the second name where the first is another server's.
-const ENTRIES: [&str; 2] = ["mgp", "mgp-kernel"];
+pub(in crate::cli::commands) const ENTRIES: [&str; 2] = ["mgp", "mgp-kernel"];
 /// What is shown in place of a token.
 const UNSEEN: &str = "…";
 
@@ -126,17 +125,18 @@ fn one(context: &CliContext, typed: &Connect, client: Client) -> Result<Value, F
     // Before the servers are gone there, they are held here to what they were held to there.
     limits.write(context)?;
     // Only now: a token that is made anew ends what the one before was good for.
-    let after = match reach {
+    let (after, token) = match reach {
         OwnReach::Url { url, .. } => {
-            let token = token(context, typed, client)?;
+            let (token, made) = tokens::make(context, typed, &file)?;
             let entry = self::entry(client, own, &OwnReach::Url { url, token })?;
-            file.with(own, &entry, &doubled)?
+            (file.with(own, &entry, &doubled)?, Some(made))
         }
-        OwnReach::Command { .. } => after,
+        OwnReach::Command { .. } => (after, None),
     };
-    let kept = file.connect(own, &after, typed.http, address)?;
+    let kept = file.connect(own, &after, token, address)?;
     if !context.json {
         tell_connected(client, kept.as_deref())?;
+        tell_foreign(&file, kept.as_deref().unwrap_or(&file.path))?;
     }
     Ok(told(true))
 }
@@ -161,6 +161,17 @@ fn tell_connected(client: Client, kept: Option<&Path>) -> Result<(), Failure> {
             kept.display(),
             client.word()
         ));
+    }
+    Ok(())
+}
+
+/// A file that has the name of the copy, and is its user's.
+pub(super) fn tell_foreign(file: &ClientFileEdit, copy: &Path) -> Result<(), Failure> {
+    if let Some(foreign) = file.foreign_copy()?.filter(|it| it != copy) {
+        report(plain(&format!(
+            "note: {} was there, and no record says that it is this kernel's copy: it was left alone",
+            foreign.display()
+        )));
     }
     Ok(())
 }
@@ -190,12 +201,14 @@ fn undo(context: &CliContext, typed: &Connect, client: Client) -> Result<Value, 
     let door = running_door(context)?;
     let undone = file.undone(door.as_deref().unwrap_or(USUAL_DOOR))?;
     let exact = file.is_as_before(undone.text.as_deref())?;
+    let gone = file.tokens_gone_from(undone.text.as_deref().unwrap_or_default())?;
+    let revoked = Revocations::plan(context, client, gone)?;
     let blocked: Vec<_> = undone.blocked.iter().map(|entry| &entry.name).collect();
     let told = |changed: bool, copy: Option<&Path>| {
         json!({
             "client": client.word(), "file": file.path, "changed": changed,
             "as_before": changed && exact, "restored": undone.restored,
-            "not_restored": blocked, "copy": copy,
+            "not_restored": blocked, "copy": copy, "tokens": revoked.to_json(),
         })
     };
     let changed = match &undone.text {
@@ -209,9 +222,14 @@ fn undo(context: &CliContext, typed: &Connect, client: Client) -> Result<Value, 
                 file.path.display()
             ))?;
             tell_blocked(client, &undone);
+            revoked.tell()?;
+            tell_foreign(&file, &file.path)?;
         }
-        if exact {
+        if exact && !typed.dry_run {
             file.restore(&undone)?;
+        }
+        if !typed.dry_run {
+            revoked.carry_out(context)?;
         }
         return Ok(told(false, None));
     }
@@ -219,11 +237,13 @@ fn undo(context: &CliContext, typed: &Connect, client: Client) -> Result<Value, 
         say(plain_lines(
             &file.difference(undone.text.as_deref().unwrap_or_default()),
         ))?;
+        revoked.tell()?;
     }
     if typed.dry_run || !agreed(context, typed, client)? {
         return Ok(told(false, None));
     }
     let copy = file.restore(&undone)?;
+    revoked.carry_out(context)?;
     if !context.json {
         match exact {
             true => say(format_args!("{client} is as it was before"))?,
@@ -233,6 +253,7 @@ fn undo(context: &CliContext, typed: &Connect, client: Client) -> Result<Value, 
         if let Some(copy) = &copy {
             report(format_args!("as it was: {}", copy.display()));
         }
+        tell_foreign(&file, &file.path)?;
     }
     Ok(told(true, copy.as_deref()))
 }
@@ -311,21 +332,6 @@ fn running_door(context: &CliContext) -> Result<Option<String>, Failure> {
     let status = context.status()?;
     let mut doors = status.iter().flat_map(|status| &status.doors);
     Ok(doors.find_map(|door| agents::url(door)).map(str::to_owned))
-}
-
-/// Each client has an agent and a token of its own; one that it had is good for nothing from then on.
-fn token(context: &CliContext, typed: &Connect, client: Client) -> Result<String, Failure> {
-    let name = typed.agent.as_deref().unwrap_or(client.word());
-    let name = name.strip_prefix(AgentId::PREFIX).unwrap_or(name);
-    let ask = |method: &str, params: &Value| context.ask(method, params, "asking the kernel");
-    let known: ListedAgents = read(&ask(List::METHOD, &json!({}))?)?;
-    let id = format!("{}{name}", AgentId::PREFIX);
-    let made = match known.agents.iter().any(|agent| agent.id == id) {
-        true => ask(Token::METHOD, &json!({"name": name, "rotate": true}))?,
-        false => ask(Add::METHOD, &json!({"name": name}))?,
-    };
-    let made: Made = read(&made)?;
-    Ok(made.token)
 }
 
 /// The user's file of a client.

@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 
 use self::entries::{ExportEntries, LeftThere};
 use super::connect::client_file::ClientFileEdit;
+use super::connect::tell_foreign;
 use super::import::sources;
 use crate::cli::args::Export;
 use crate::cli::client::CliContext;
@@ -72,6 +73,7 @@ pub(in crate::cli::commands) fn export(
             say(format_args!("{many} written into {}", file.path.display()))?;
             if let Some(kept) = kept {
                 report(format_args!("as it was: {}", kept.display()));
+                tell_foreign(&file, &kept)?;
             }
             Ok(())
         }

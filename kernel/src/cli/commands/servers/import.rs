@@ -9,8 +9,8 @@ use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 
 use mgp_clients::{
-    Client, KeyLeftOut, Plan, PlannedReach, PlannedServer, PlannedValue, Planner, ServerOrigin,
-    ToolLimits, Unplanned, UrlPiece, WhyLeft,
+    Client, FoundServer, KeyLeftOut, Plan, PlannedReach, PlannedServer, PlannedValue, Planner,
+    ServerOrigin, ToolLimits, Unplanned, UrlPiece, WhyLeft,
 };
 use mgp_protocol::mgp::kernel::KernelStatus;
 use serde_json::Value;
@@ -97,7 +97,14 @@ impl ServersInForce {
         let mut servers = Vec::new();
         for file in in_force(context, status)? {
             if let Some(text) = existing(&file)? {
-                servers.extend(ServerHere::read_all(&text, &file));
+                let read = ServerHere::read_all(&text, &file);
+                let broken = |why| {
+                    Failure::Other(format!(
+                        "{}: {why}; which servers are here is not known until it is mended: `mgp doctor` shows where",
+                        file.display()
+                    ))
+                };
+                servers.extend(read.map_err(broken)?);
             }
         }
         let values = HereValues::new(context);
@@ -142,6 +149,8 @@ pub(super) struct DoubledServer {
     pub(super) left_out: Vec<KeyLeftOut>,
     /// It is off there, and on here.
     pub(super) only_off_there: bool,
+    /// Why it does not start here.
+    pub(super) not_starting: Vec<String>,
 }
 
 /// What a client's file has that this kernel has, too.
@@ -169,6 +178,7 @@ pub(super) fn doubled(
             tools: here.tools_missing(&there.tools),
             left_out: there.left_out.clone(),
             only_off_there: there.disabled && here.autostart,
+            not_starting: not_starting(there, here, &known.values),
             file: here.file.clone(),
             id,
             name,
@@ -176,6 +186,20 @@ pub(super) fn doubled(
         });
     }
     Ok(doubled)
+}
+
+/// Why a server that its client starts does not start here.
+fn not_starting(there: &FoundServer, here: &ServerHere, values: &HereValues) -> Vec<String> {
+    let (name, id) = (&there.name, &here.id);
+    let mut why = Vec::new();
+    if !there.disabled && !here.autostart {
+        why.push(format!(
+            "{name}: it has autostart = false here, and does not start by itself: `mgp servers start {id}`"
+        ));
+    }
+    let missing = here.missing(values);
+    why.extend(missing.map(|missing| format!("{name}: it does not start here: {missing}")));
+    why
 }
 
 /// Whether a command is this program: it would start itself.

@@ -17,7 +17,7 @@ use self::api::RegistryClient;
 use self::installed::{InstallPlan, InstallRefused};
 use self::published::{PublishedInput, RegistryAnswer};
 use super::add::AddedEntry;
-use super::secrets::AskedSecrets;
+use super::secrets::{AskedSecrets, may_be_value};
 use crate::cli::args::{Add, Search};
 use crate::cli::client::{CliContext, ask_missing, lacks_some};
 use crate::cli::failure::Failure;
@@ -172,9 +172,14 @@ fn unknown(client: &RegistryClient, typed: &Add) -> Failure {
 fn settings(typed: &[String]) -> Result<Map<String, Value>, Failure> {
     let mut given = Map::new();
     for word in typed {
-        let pair = word.split_once('=').filter(|(name, _)| !name.is_empty());
-        let (name, value) =
-            pair.ok_or_else(|| Failure::Usage(format!("`{word}` is not NAME=VALUE")))?;
+        let pair = word.split_once('=');
+        let pair = pair.filter(|(name, _)| !name.is_empty() && !may_be_value(name));
+        let (name, value) = pair.ok_or_else(|| {
+            Failure::Usage(
+                "`--set` takes NAME=VALUE; what was typed is not repeated, as it may be a secret"
+                    .to_owned(),
+            )
+        })?;
         if given.insert(name.to_owned(), value.into()).is_some() {
             return Err(Failure::Usage(format!("`{name}` is given twice")));
         }

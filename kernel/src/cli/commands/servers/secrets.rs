@@ -9,7 +9,7 @@ use std::fs::{self, File};
 use std::io::{self, IsTerminal, Read};
 use std::path::{Path, PathBuf};
 
-use mgp_clients::{is_secret, is_secret_name, is_secret_word};
+use mgp_clients::{is_random, is_secret, is_secret_name, is_secret_word};
 use mgp_engine::env::SECRET;
 use mgp_engine::store::secrets::{is_typed_name, judge_value};
 use mgp_store::secrets::{Namespace, SecretStore};
@@ -67,6 +67,7 @@ pub(super) fn given(add: &Add, here: &Path, prefix: Option<&str>) -> Result<Give
     let mut given = GivenValues::default();
     let mut asked = AskedSecrets::of(&add.id);
     for word in &add.env {
+        judge_name("env", word)?;
         let (name, value) = match word.split_once('=') {
             Some((name, value)) => {
                 let elsewhere = reference(value, false).map(|v| from_here(v, here));
@@ -91,6 +92,7 @@ pub(super) fn given(add: &Add, here: &Path, prefix: Option<&str>) -> Result<Give
         given.env.extend(variables);
     }
     for word in &add.header {
+        judge_name("header", word)?;
         let (name, value) = match word.split_once('=') {
             Some((name, value)) => (name, reference(value, true).map(|v| from_here(v, here))),
             None => {
@@ -150,15 +152,22 @@ impl GivenValues {
         name: &str,
         value: String,
     ) -> Result<String, Failure> {
-        let usage = |why: &str| Failure::Usage(format!("`{name}` {why}"));
+        let usage = |why: &str| {
+            let called = match is_plain_name(name) {
+                true => format!("`{name}`"),
+                false => {
+                    "a name, which is not repeated as it may be a part of a secret,".to_owned()
+                }
+            };
+            Failure::Usage(format!("{called} {why}"))
+        };
         let prefix =
             prefix.ok_or_else(|| usage("has a value, and there is no home to keep it in"))?;
         if value.is_empty() {
             return Ok(value);
         }
-        let plain = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
         let whole = format!("{prefix}{name}");
-        if name.is_empty() || !name.chars().all(plain) || !is_typed_name(&whole) {
+        if !has_name_letters(name) || !is_typed_name(&whole) {
             return Err(usage(
                 "is no name; letters, digits, '_', '-' and '.' make one, which is not long",
             ));
@@ -219,13 +228,44 @@ fn reference(value: &str, header: bool) -> Option<&str> {
 
 /// A value that may be seen by everybody, as it is written down. What holds a reference is none.
 fn harmless(name: &str, value: &str) -> Option<String> {
-    let runs = value.split(|c: char| !c.is_ascii_alphanumeric());
-    let drawn = runs.filter(|run| run.len() >= 20).any(|run| {
-        let has = |is: fn(&u8) -> bool| run.as_bytes().iter().any(is);
-        has(u8::is_ascii_digit) && has(u8::is_ascii_alphabetic)
-    });
-    let open = !is_secret(name, value) && !is_secret_word(value) && !drawn;
+    let open = !is_secret(name, value) && !is_secret_word(value) && !is_random(value);
     (open && !value.contains("${")).then(|| value.replace('$', "$$"))
+}
+
+fn has_name_letters(name: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
+    !name.is_empty() && name.chars().all(plain)
+}
+
+/// Whether a word in the place of a name may rather be a value, or a part of one.
+pub(super) fn may_be_value(name: &str) -> bool {
+    is_secret_word(name) || (is_random(name) && name.contains(|c: char| c.is_ascii_lowercase()))
+}
+
+/// The name of a variable or a header, which may be shown.
+fn is_plain_name(name: &str) -> bool {
+    has_name_letters(name) && !may_be_value(name)
+}
+
+/// Refuses what does not begin with a name.
+///
+/// # Errors
+/// Repeats nothing of it: in `Authorization: Bearer x` the secret is a part of what stands before a `=`.
+fn judge_name(option: &str, word: &str) -> Result<(), Failure> {
+    let name = word.split_once('=').map_or(word, |(name, _)| name);
+    if is_plain_name(name) {
+        return Ok(());
+    }
+    let header = match option {
+        "header" => ", NAME='Bearer ${VARIABLE}'; a `:` does not end the name",
+        _ => "",
+    };
+    Err(Failure::Usage(format!(
+        "what stands behind `--{option}` does not begin with a name of letters, digits, '_', '-' and '.', and is \
+         not repeated here, as it may hold a secret: write `--{option} NAME` and type the value when asked, or say \
+         where it is: NAME='${{VARIABLE}}', NAME=secret:NAME, NAME=file:PATH{header}. A secret that was typed just \
+         now had better be replaced where it came from"
+    )))
 }
 
 fn is_scheme(word: &str) -> bool {
@@ -285,7 +325,7 @@ impl<'a> AskedSecrets<'a> {
 }
 
 /// The variables of a file as containers' engines read it: `KEY=VALUE` with the value as it stands,
-/// `KEY` for the kernel's own, `#` before a remark.
+/// `KEY` for the kernel's own, `#` before a remark. A byte order mark and an `export` before a name mean nothing.
 pub(super) fn variables(
     file: &Path,
     here: &Path,
@@ -303,8 +343,12 @@ pub(super) fn variables(
         return Err(usage(format!("more than {MAX_ENV_FILE} bytes")));
     }
     let mut out = Vec::new();
+    let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
     for (at, line) in text.lines().enumerate() {
         let line = line.trim_start();
+        let exported = line.strip_prefix("export");
+        let exported = exported.filter(|rest| rest.starts_with([' ', '\t']));
+        let line = exported.map_or(line, str::trim_start);
         if line.trim_end().is_empty() || line.starts_with('#') {
             continue;
         }
@@ -312,7 +356,7 @@ pub(super) fn variables(
             Some((name, value)) => (name, Some(value.to_owned())),
             None => (line.trim_end(), None),
         };
-        if name.is_empty() || name.contains(char::is_whitespace) {
+        if !is_plain_name(name) {
             return Err(usage(format!("line {} has no KEY=VALUE", at + 1)));
         }
         out.push((name.to_owned(), value));
@@ -407,11 +451,34 @@ pub(super) fn in_command(words: &[String]) -> Vec<&str> {
             None => continue,
         };
         let literal = |value: &str| !value.is_empty() && !value.contains("${");
-        if is_secret_name(name) && value.is_some_and(literal) && !found.contains(&name) {
+        let is_named = |value: &str| word.contains('=') && is_secret(name, value);
+        let is_it = value.is_some_and(|value| is_secret_name(name) || is_named(value));
+        if is_it && value.is_some_and(literal) && !found.contains(&name) {
             found.push(name);
         }
     }
     found
+}
+
+/// Whether nothing in a command line looks like a secret.
+pub(super) fn has_none(line: &str) -> bool {
+    let words: Vec<_> = line.split_whitespace().map(str::to_owned).collect();
+    in_command(&words).is_empty() && masked_words(line) == line
+}
+
+/// What is to be known of a secret in the command of an entry: the option before it is `option`.
+pub(super) fn open_note(id: &str, option: &str, file: &Path) -> String {
+    let what = match option.contains(' ') {
+        true => option.to_owned(),
+        false => format!("what stands behind `{option}`"),
+    };
+    format!(
+        "{id}: {what} looks like a secret. {} has it in clear text, and every user of this machine can read it \
+         while {id} runs: arguments take no secret by its name. Most servers take it as a variable, too: \
+         `mgp secrets set {id}/NAME` keeps it, NAME = \"secret:{id}/NAME\" below [servers.env] passes it on, and \
+         `args` go without it",
+        file.display()
+    )
 }
 
 /// The lines of every value of a document that looks like a secret by its key or its own form, the longest first:
@@ -429,9 +496,19 @@ fn collect_secrets(key: &str, value: &Value, found: &mut BTreeSet<Reverse<(usize
             let lines = lines.filter(|line| line.len() >= SECRET_LEAST);
             found.extend(lines.map(|line| Reverse((line.len(), line.to_owned()))));
         }
-        Value::Array(items) => items
-            .iter()
-            .for_each(|item| collect_secrets(key, item, found)),
+        Value::Array(items) => {
+            let texts = items.iter().map(|item| item.as_str().unwrap_or_default());
+            let texts: Vec<_> = texts.collect();
+            for (at, text) in texts.iter().enumerate() {
+                let before = at.checked_sub(1).map_or("", |at| texts[at]);
+                if let Some(secret) = secret_argument(before, text) {
+                    found.insert(Reverse((secret.len(), secret.to_owned())));
+                }
+            }
+            items
+                .iter()
+                .for_each(|item| collect_secrets(key, item, found));
+        }
         Value::Object(members) => {
             // What a client asks for as a password.
             let is_password = members.get("password") == Some(&Value::Bool(true));
@@ -447,6 +524,19 @@ fn collect_secrets(key: &str, value: &Value, found: &mut BTreeSet<Reverse<(usize
     }
 }
 
+/// The part of an argument that is a secret by the name of its option: `--token x`, `--token=x`, `TOKEN=x`.
+fn secret_argument<'a>(before: &str, argument: &'a str) -> Option<&'a str> {
+    let value = match argument.split_once('=') {
+        Some((name, value)) if is_secret_name(name) => value,
+        Some(_) | None if argument.starts_with('-') => return None,
+        Some(_) | None => {
+            let is_option = before.starts_with('-') && !before.contains('=');
+            Some(argument).filter(|_| is_option && is_secret_name(before))?
+        }
+    };
+    Some(value).filter(|value| value.len() >= SECRET_LEAST && !value.contains("${"))
+}
+
 /// Shorter ones would hide parts of other words.
 const SECRET_LEAST: usize = 4;
 
@@ -454,13 +544,63 @@ const SECRET_LEAST: usize = 4;
 pub(super) fn masked_of(line: &str, secrets: &BTreeSet<Reverse<(usize, String)>>) -> String {
     let secrets = secrets.iter().map(|Reverse((_, secret))| secret.as_str());
     let without = secrets.fold(line.to_owned(), |line, secret| line.replace(secret, "…"));
-    masked(&without)
+    masked_words(&masked(&without))
+}
+
+/// Schemes of a header, and what stands for a secret that is masked already or is none.
+const NO_SECRETS: [&str; 8] = [
+    "bearer", "basic", "token", "apikey", "true", "false", "null", "none",
+];
+
+/// A line without the words that look like secrets, or stand behind the name of one: a comment is in no document.
+fn masked_words(line: &str) -> String {
+    let ends = |c: char| c.is_whitespace() || "\"'`,;(){}[]<>".contains(c);
+    let goes_on = |end: &str| !end.starts_with([',', ';', '{', '}', '[', ']']);
+    let (mut shown, mut before, mut is_named) = (String::new(), "", false);
+    for piece in line.split_inclusive(ends) {
+        let word = piece.strip_suffix(ends).unwrap_or(piece);
+        let end = &piece[word.len()..];
+        let is_literal = |word: &str| {
+            let small = word.to_ascii_lowercase();
+            word.len() >= SECRET_LEAST && !word.contains("${") && !NO_SECRETS.contains(&&*small)
+        };
+        let pair = word.split_once(['=', ':']);
+        let pair = pair.filter(|(name, value)| is_secret_name(name) && !value.starts_with("//"));
+        match pair {
+            _ if word.is_empty() => {}
+            _ if ["=", ":", "=>"].contains(&word) => is_named = is_secret_name(before),
+            Some((name, value)) if !is_named => {
+                is_named = !is_literal(value) && goes_on(end);
+                shown += &word[..=name.len()];
+                shown += if is_literal(value) { "…" } else { value };
+                shown += end;
+                before = name;
+                continue;
+            }
+            _ => {
+                let follows_scheme = ["bearer", "basic"].contains(&&*before.to_ascii_lowercase());
+                let alone = is_secret_word(word)
+                    || is_random(word)
+                    || (follows_scheme && word.len() >= 2 * SECRET_LEAST);
+                before = word;
+                if (is_named && is_literal(word)) || alone {
+                    shown += "…";
+                    shown += end;
+                    is_named &= goes_on(end);
+                    continue;
+                }
+            }
+        }
+        is_named &= goes_on(end);
+        shown += piece;
+    }
+    shown
 }
 
 /// A line without what looks like a secret: a screen may be shared.
 pub(super) fn masked(line: &str) -> String {
     let parts: Vec<&str> = line.split('"').collect();
-    let mut shown = parts.clone();
+    let mut shown: Vec<String> = parts.iter().map(|part| (*part).to_owned()).collect();
     for at in (1..parts.len()).step_by(2) {
         let before = parts[at - 1].trim();
         let name = match before.strip_suffix('=').map(str::trim) {
@@ -468,8 +608,15 @@ pub(super) fn masked(line: &str) -> String {
             None if before == ":" && at >= 2 => parts[at - 2],
             None => "",
         };
+        let follows = match before == "," && at >= 2 {
+            true => parts[at - 2],
+            false => "",
+        };
         if is_secret(name, parts[at]) || (name.is_empty() && is_secret_word(parts[at])) {
-            shown[at] = "…";
+            shown[at] = "…".to_owned();
+        } else if let Some(secret) = secret_argument(follows, parts[at]).filter(|_| name.is_empty())
+        {
+            shown[at] = parts[at].replace(secret, "…");
         }
     }
     shown.join("\"")
@@ -477,8 +624,11 @@ pub(super) fn masked(line: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use clap::Parser;
     use serde_json::json;
+
+    use super::*;
+    use crate::cli::args::{Cli, Command, Invocation, Servers};
 
     /// By what they are, not by how a file writes them.
     #[test]
@@ -486,6 +636,7 @@ mod tests {
         let document = json!({
             "env": {"API_KEY": "hush-hush", "LEVEL": "5", "MY_TOKEN": "first line\nsecond line"},
             "headers": {"Authorization": "Bearer abcdefabcdef"},
+            "args": ["--token", "tok-en", "--api-key=api-key1", "--max", "1000"],
             "inputs": [{"id": "x", "password": true, "default": "swordfish"}],
         });
         let secrets = secret_lines(&document);
@@ -501,9 +652,80 @@ mod tests {
             ("  Authorization: Bearer abcdefabcdef", "  Authorization: …"),
             ("\"default\": \"swordfish\"", "\"default\": \"…\""),
             ("  LEVEL: 5", "  LEVEL: 5"),
+            ("  - tok-en", "  - …"),
+            ("  - --api-key=api-key1", "  - --api-key=…"),
+            ("  - 1000", "  - 1000"),
         ] {
             assert_eq!(masked_of(line, &secrets), shown);
         }
+    }
+
+    /// No parser reads comments: their words are looked at.
+    #[test]
+    fn secrets_in_comments_are_not_shown() {
+        let none = BTreeSet::new();
+        for (line, shown) in [
+            (
+                "  // was ghp_0123456789abcdefghij, until May",
+                "  // was …, until May",
+            ),
+            ("# api_key: hush-hush", "# api_key: …"),
+            ("# API_KEY = 'hush-hush' # old", "# API_KEY = '…' # old"),
+            ("/* token=hush-hush */", "/* token=… */"),
+            (
+                "// \"Authorization\": \"Bearer abcdefabcdef\",",
+                "// \"Authorization\": \"…\",",
+            ),
+            (
+                "# Authorization: Bearer abcdefabcdef",
+                "# Authorization: Bearer …",
+            ),
+            (
+                "// https://h.test/mcp?api_key=hush-hush works",
+                "// … works",
+            ),
+            ("   AbC123dEf456GhI789jKl0", "   …"),
+            ("  // the files of my notes", "  // the files of my notes"),
+            (
+                "  \"url\": \"https://h.test/mcp\", // main",
+                "  \"url\": \"https://h.test/mcp\", // main",
+            ),
+            ("    \"key\": true", "    \"key\": true"),
+        ] {
+            assert_eq!(masked_of(line, &none), shown);
+        }
+    }
+
+    /// `Authorization: Bearer x` is how a header is written elsewhere.
+    #[test]
+    fn what_is_no_name_is_not_repeated() {
+        let Invocation::Command(Command::Servers(Servers::Add(mut add))) =
+            Cli::parse_from(["mgp", "servers", "add", "x", "--url", "https://h.test"]).command
+        else {
+            panic!("it is an add");
+        };
+        for wrong in [
+            "Authorization: Bearer s3cret",
+            "Authorization: Bearer s3cret==",
+            "X-Api-Key:s3cret",
+            "ghp_s3cret0123456789abcdef",
+            "ghp_s3cret0123456789abcdef=",
+            "",
+        ] {
+            for is_header in [true, false] {
+                (add.header, add.env) = match is_header {
+                    true => (vec![wrong.to_owned()], Vec::new()),
+                    false => (Vec::new(), vec![wrong.to_owned()]),
+                };
+                let refused = given(&add, Path::new("/"), Some("x/")).err().unwrap();
+                let refused = refused.to_string();
+                assert!(!refused.contains("s3cret"), "{refused}");
+                assert!(refused.contains("NAME=file:PATH"), "{refused}");
+            }
+        }
+        let mut values = GivenValues::default();
+        let refused = values.keep(Some("x/"), "a s3cret", "v".to_owned());
+        assert!(!refused.unwrap_err().to_string().contains("s3cret"));
     }
 
     #[test]
@@ -524,6 +746,10 @@ mod tests {
             (
                 r#"args = ["mcp-remote", "--header", "Authorization: Bearer abcdefabcdef"]"#,
                 r#"args = ["mcp-remote", "--header", "…"]"#,
+            ),
+            (
+                r#"args = ["--api-key=hush", "--token", "hush", "-v", "TOKEN=hush", "--max", "1000"]"#,
+                r#"args = ["--api-key=…", "--token", "…", "-v", "TOKEN=…", "--max", "1000"]"#,
             ),
             (r#"  "command": "mgp""#, r#"  "command": "mgp""#),
         ] {
@@ -610,6 +836,8 @@ mod tests {
         let header = "Authorization: Bearer abcdefabcdef".to_owned();
         let line = ["npx", "mcp-remote", "--header"].map(str::to_owned);
         assert_eq!(in_command(&[&line[..], &[header]].concat()), ["--header"]);
+        let line = words("x --dsn=postgres://me:pw@h/db --api-key=sk-1 --level=5");
+        assert_eq!(in_command(&line), ["--dsn", "--api-key"]);
         let line = words("x --token-limit 100 --key-file ./k --token ${T} --password --verbose");
         assert!(in_command(&line).is_empty());
     }
@@ -626,8 +854,16 @@ mod tests {
         let want = [("A", Some("b = c ")), ("B", Some("")), ("HOME", None)];
         let want = want.map(|(name, value)| (name.to_owned(), value.map(str::to_owned)));
         assert_eq!(read, want);
-        fs::write(folder.path().join("x.env"), "a secret\n").unwrap();
-        let refused = variables(Path::new("x.env"), folder.path()).unwrap_err();
-        assert!(!refused.to_string().contains("secret"), "{refused}");
+        for wrong in ["a secret\n", "ghp_secret0123456789abcdef\n"] {
+            fs::write(folder.path().join("x.env"), wrong).unwrap();
+            let refused = variables(Path::new("x.env"), folder.path()).unwrap_err();
+            assert!(!refused.to_string().contains("secret"), "{refused}");
+        }
+        let shell = "\u{feff}export A=1\nexport\tB = 2\nexported=3\n";
+        fs::write(folder.path().join("x.env"), shell.replace(" = ", "=")).unwrap();
+        let read = variables(Path::new("x.env"), folder.path()).unwrap();
+        let want = [("A", "1"), ("B", "2"), ("exported", "3")];
+        let want = want.map(|(name, value)| (name.to_owned(), Some(value.to_owned())));
+        assert_eq!(read, want);
     }
 }

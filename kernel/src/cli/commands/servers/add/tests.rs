@@ -240,3 +240,26 @@ fn a_launcher_is_remarked_on() {
     assert!(note("/usr/bin/npx").unwrap().contains("npm install -g"));
     assert_eq!(note("server"), None);
 }
+
+/// A shell reads the suggested line as the one that was typed; what may be a secret is not in it.
+#[test]
+fn a_command_within_quotes_is_suggested_as_it_stands() {
+    let refused = |line: &str| {
+        let refused = judge_command("files", &[line.to_owned()]);
+        refused.unwrap_err().to_string()
+    };
+    let why = refused("npx -y 'x y'");
+    assert!(
+        why.contains("`mgp servers add files -- npx -y 'x y'`"),
+        "{why}"
+    );
+    for line in [
+        "npx -y x --token s3cret",
+        "npx -y x --header 'Authorization: Bearer s3cret0123'",
+        "npx -y x --api-key='s3cret'",
+    ] {
+        let why = refused(line);
+        assert!(!why.contains("s3cret") && why.contains("npx …"), "{why}");
+    }
+    assert!(judge_command("files", &["npx".to_owned()]).is_ok());
+}

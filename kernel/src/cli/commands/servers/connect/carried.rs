@@ -84,10 +84,11 @@ impl<'d> NewRules<'d> {
     }
 }
 
-/// What goes with the entries and does not come here.
+/// What goes with the entries and does not come here, and what does not start here.
 pub(super) fn not_carried(doubled: &[DoubledServer]) -> Vec<String> {
     let mut lines = Vec::new();
     for server in doubled {
+        lines.extend(server.not_starting.iter().cloned());
         for left in &server.left_out {
             lines.push(format!(
                 "{}: `{}` is not carried over: {}",

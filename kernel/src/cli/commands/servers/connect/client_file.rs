@@ -20,7 +20,11 @@ use crate::cli::client::CliContext;
 use crate::cli::commands::servers::import::DoubledServer;
 use crate::cli::commands::servers::secrets;
 use crate::cli::failure::Failure;
+use crate::trust;
 
+/// What the copy of a file ends in, and most others of that name beside one file.
+const COPY: &str = ".before-mgp";
+const COPIES_MAX: usize = 100;
 /// Lines shown around what changes.
 const AROUND: usize = 2;
 
@@ -37,6 +41,32 @@ struct ConnectRecord {
     /// What did not come back when it was undone before.
     #[serde(default)]
     blocked: Vec<BlockedEntry>,
+    /// The copy of the file as it was; older records do not say.
+    #[serde(default)]
+    copy: Option<FileCopy>,
+    /// The tokens that connecting made.
+    #[serde(default)]
+    tokens: Vec<ConnectToken>,
+}
+
+/// A token that connecting made, as the record has it; without the token.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct ConnectToken {
+    /// `agent.cursor`.
+    pub(super) agent: String,
+    /// When, as the kernel says: a later token is somebody else's.
+    pub(super) made_at: String,
+    /// The agent was made with it.
+    pub(super) is_new_agent: bool,
+}
+
+/// A copy that this kernel made: another file of that name is its user's.
+#[derive(Clone, Serialize, Deserialize)]
+struct FileCopy {
+    /// Its name, beside the client's file.
+    name: String,
+    /// What was written into it.
+    blake3: String,
 }
 
 fn usual_name() -> String {
@@ -62,7 +92,7 @@ impl ClientFileEdit {
     /// A file in the form of this client.
     pub(in crate::cli::commands) fn at(client: Client, path: PathBuf) -> Result<Self, Failure> {
         // A link leads to the file that is meant, which stays where it is.
-        let path = fs::canonicalize(&path).unwrap_or(path);
+        let path = atomic_file::behind_links(&path);
         let text = read_if_there(&path)?;
         Ok(Self { client, path, text })
     }
@@ -123,11 +153,10 @@ impl ClientFileEdit {
     /// What undoing would make of the file.
     pub(super) fn undone(&self, door: &str) -> Result<UndoneFile, Failure> {
         let record = self.record()?;
-        let copy = self.copied()?;
-        // Without a record only the copy says what was there.
+        // Without a record nobody knows what was there: no file goes, and nothing comes back.
         let before = match &record {
             Some(record) => record.before.as_deref(),
-            None => copy.as_deref(),
+            None => Some(""),
         };
         let file = ConnectedFile {
             client: self.client,
@@ -150,12 +179,81 @@ impl ClientFileEdit {
 
     /// Whether a text is the file as it was before this kernel wrote into it.
     pub(super) fn is_as_before(&self, text: Option<&str>) -> Result<bool, Failure> {
-        Ok(text == self.copied()?.as_deref())
+        let copy = match self.record()?.and_then(|record| record.copy) {
+            None => self.own_copy()?,
+            copy => copy,
+        };
+        Ok(text.map(trust::hash) == copy.map(|copy| copy.blake3))
     }
 
-    /// The copy of the file as it was.
-    fn copied(&self) -> Result<Option<String>, Failure> {
-        read_if_there(&self.kept())
+    /// The copy of the file as it was: the one that the record names, while it is what was written.
+    fn own_copy(&self) -> Result<Option<FileCopy>, Failure> {
+        let named = self.record()?.and_then(|record| {
+            let usual = || {
+                let name = file_name(&self.beside(COPY));
+                let blake3 = trust::hash(record.before.as_ref()?);
+                Some(FileCopy { name, blake3 })
+            };
+            // Older records name none, and theirs has the text that comes back.
+            record.copy.or_else(usual)
+        });
+        Ok(named.filter(|copy| {
+            let text = read_if_there(&self.path.with_file_name(&copy.name));
+            text.is_ok_and(|text| text.is_some_and(|text| trust::hash(&text) == copy.blake3))
+        }))
+    }
+
+    /// Where that is.
+    fn own_copy_path(&self) -> Result<Option<PathBuf>, Failure> {
+        let copy = self.own_copy()?;
+        Ok(copy.map(|copy| self.path.with_file_name(copy.name)))
+    }
+
+    /// The file that has the usual name of the copy and is not this kernel's.
+    pub(in crate::cli::commands) fn foreign_copy(&self) -> Result<Option<PathBuf>, Failure> {
+        let (usual, own) = (self.beside(COPY), self.own_copy_path()?);
+        let is_foreign = own.as_ref() != Some(&usual) && usual.symlink_metadata().is_ok();
+        Ok(is_foreign.then_some(usual))
+    }
+
+    /// Writes a copy of the text by a name that nothing has.
+    fn make_copy(&self, text: &str) -> Result<FileCopy, Failure> {
+        let numbered = (2..COPIES_MAX).map(|at| self.beside(&format!("{COPY}-{at}")));
+        let mut all = std::iter::once(self.beside(COPY)).chain(numbered);
+        let path = all.find(|path| path.symlink_metadata().is_err());
+        let path = path.ok_or_else(|| {
+            Failure::Other(format!(
+                "there are {COPIES_MAX} copies beside {}, and nothing was changed: remove those you do not need",
+                self.path.display()
+            ))
+        })?;
+        let mode = self.mode();
+        atomic_file::write_with_mode(&path, text.as_bytes(), mode)
+            .map_err(|error| Failure::Other(explained(&path, &error)))?;
+        Ok(FileCopy {
+            name: file_name(&path),
+            blake3: trust::hash(text),
+        })
+    }
+
+    fn mode(&self) -> u32 {
+        fs::metadata(&self.path).map_or(0o600, |m| m.permissions().mode() & 0o777)
+    }
+
+    /// The tokens that connecting made, but for those that a text still has.
+    pub(super) fn tokens_gone_from(&self, text: &str) -> Result<Vec<ConnectToken>, Failure> {
+        let Some(record) = self.record()? else {
+            return Ok(Vec::new());
+        };
+        let written = self.client.form().read(&record.after).ok();
+        let written = written.iter().flat_map(bearer_tokens);
+        let is_there = written.into_iter().any(|token| text.contains(&token));
+        Ok(if is_there { Vec::new() } else { record.tokens })
+    }
+
+    /// All of them.
+    pub(super) fn tokens(&self) -> Result<Vec<ConnectToken>, Failure> {
+        Ok(self.record()?.map_or(Vec::new(), |record| record.tokens))
     }
 
     fn record(&self) -> Result<Option<ConnectRecord>, Failure> {
@@ -168,65 +266,76 @@ impl ClientFileEdit {
             .map_err(|error| Failure::Other(format!("{}: {error}", path.display())))
     }
 
-    /// Writes it; answers where the file lies as it was.
+    /// Writes it beside a copy of what it was; answers where that lies.
     pub(in crate::cli::commands) fn write(
         &self,
         text: &str,
         private: bool,
     ) -> Result<Option<PathBuf>, Failure> {
         self.judge_unchanged()?;
+        let copy = self.text.as_ref().map(|before| self.make_copy(before));
+        let copy = copy.transpose()?;
+        self.replace(text, private)?;
+        Ok(copy.map(|copy| self.path.with_file_name(copy.name)))
+    }
+
+    fn replace(&self, text: &str, private: bool) -> Result<(), Failure> {
         let failed = |error: io::Error| Failure::Other(explained(&self.path, &error));
-        let mode = fs::metadata(&self.path).map_or(0o600, |m| m.permissions().mode() & 0o777);
-        let kept = match &self.text {
-            Some(before) if !self.kept().exists() => {
-                atomic_file::write_with_mode(&self.kept(), before.as_bytes(), mode)
-                    .map_err(failed)?;
-                Some(self.kept())
-            }
-            Some(_) => Some(self.kept()),
-            None => None,
-        };
+        let mode = self.mode();
         if let Some(folder) = self.path.parent() {
             fs::create_dir_all(folder).map_err(failed)?;
         }
         // A token is for its owner alone.
         let mode = if private { mode & 0o700 } else { mode };
-        atomic_file::write_with_mode(&self.path, text.as_bytes(), mode).map_err(failed)?;
-        Ok(kept)
+        atomic_file::write_with_mode(&self.path, text.as_bytes(), mode).map_err(failed)
     }
 
-    /// Writes it with this kernel's entry, and what undoing needs to know.
+    /// Writes it with this kernel's entry, and what undoing needs to know; answers where the file lies as it was.
     pub(super) fn connect(
         &self,
         own: &str,
         text: &str,
-        private: bool,
+        token: Option<ConnectToken>,
         door: &str,
     ) -> Result<Option<PathBuf>, Failure> {
+        self.judge_unchanged()?;
         let record = self.record()?;
+        let mut tokens = record.as_ref().map_or(Vec::new(), |it| it.tokens.clone());
         let undone = || -> Result<_, Failure> {
             let undone = self.undone(door)?;
             Ok((undone.text, undone.blocked))
         };
-        let is_connected = self.entry(own)?.is_some();
         let (before, blocked) = match record {
             Some(record) if self.text.as_deref() == Some(&record.after) => {
                 (record.before, record.blocked)
             }
             // The client changed it since: what undoing would make of it is what comes back.
             Some(_) => undone()?,
-            None if is_connected && self.kept().exists() => undone()?,
             None => (self.text.clone(), Vec::new()),
         };
+        // The first copy stays.
+        let copy = match (self.own_copy()?, &self.text) {
+            (None, Some(text)) => Some(self.make_copy(text)?),
+            (copy, _) => copy,
+        };
+        let path = copy
+            .as_ref()
+            .map(|copy| self.path.with_file_name(&copy.name));
+        let private = token.is_some();
+        tokens.retain(|known| token.as_ref().is_none_or(|new| new.agent != known.agent));
+        tokens.extend(token);
         let record = ConnectRecord {
             before,
             after: text.to_owned(),
             own: own.to_owned(),
             blocked,
+            copy,
+            tokens,
         };
         // First: a file that is written without it could not be undone.
         self.write_record(&record)?;
-        self.write(text, private)
+        self.replace(text, private)?;
+        Ok(path)
     }
 
     fn write_record(&self, record: &ConnectRecord) -> Result<(), Failure> {
@@ -276,11 +385,11 @@ impl ClientFileEdit {
     pub(super) fn restore(&self, undone: &UndoneFile) -> Result<Option<PathBuf>, Failure> {
         self.judge_unchanged()?;
         let failed = |error: io::Error| Failure::Other(explained(&self.path, &error));
+        let copy = self.own_copy_path()?;
         match &undone.text {
             Some(text) => {
-                let mode =
-                    fs::metadata(&self.path).map_or(0o600, |m| m.permissions().mode() & 0o777);
-                atomic_file::write_with_mode(&self.path, text.as_bytes(), mode).map_err(failed)?;
+                atomic_file::write_with_mode(&self.path, text.as_bytes(), self.mode())
+                    .map_err(failed)?;
             }
             None if self.exists() => fs::remove_file(&self.path).map_err(failed)?,
             None => {}
@@ -291,14 +400,14 @@ impl ClientFileEdit {
         let gone = undone.text.is_none();
         match (exact && is_back) || (complete && !gone) {
             true => {
-                remove_if_there(&self.kept())?;
+                copy.as_deref().map_or(Ok(()), remove_if_there)?;
                 remove_if_there(&self.record_path())?;
             }
             false if !is_back && undone.is_own_known => self.keep_blocked(undone)?,
-            false if self.kept().exists() || !undone.is_own_known => {}
+            false if copy.is_some() || !undone.is_own_known => {}
             false => remove_if_there(&self.record_path())?,
         }
-        Ok(Some(self.kept()).filter(|kept| kept.exists()))
+        Ok(copy.filter(|copy| copy.exists()))
     }
 
     /// What did not come back stays in the record, with nothing else to undo.
@@ -309,6 +418,8 @@ impl ClientFileEdit {
             after: undone.text.clone().unwrap_or_default(),
             own,
             blocked: undone.blocked.clone(),
+            copy: self.own_copy()?,
+            tokens: Vec::new(),
         })
     }
 
@@ -327,7 +438,9 @@ impl ClientFileEdit {
             let text = text.replace("://", "");
             marks.iter().map(|mark| text.matches(mark).count()).sum()
         };
-        let copied = self.copied()?.unwrap_or_default();
+        let copy = self.own_copy_path()?;
+        let copied = copy.map_or(Ok(None), |copy| read_if_there(&copy))?;
+        let copied = copied.unwrap_or_default();
         Ok(remarks(&copied) > remarks(text.unwrap_or_default()))
     }
 
@@ -340,11 +453,6 @@ impl ClientFileEdit {
                 self.path.display()
             ))),
         }
-    }
-
-    /// Beside it, where its user finds it.
-    fn kept(&self) -> PathBuf {
-        self.beside(".before-mgp")
     }
 
     fn record_path(&self) -> PathBuf {
@@ -401,6 +509,25 @@ impl ClientFileEdit {
         let tail = &more[more.len() - tail..];
         add(" ", &tail[..tail.len().min(AROUND)]);
         lines.join("\n")
+    }
+}
+
+fn file_name(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default();
+    name.to_string_lossy().into_owned()
+}
+
+/// What stands behind a `Bearer` in a document.
+fn bearer_tokens(document: &Value) -> Vec<String> {
+    match document {
+        Value::String(text) => text
+            .strip_prefix("Bearer ")
+            .map(str::to_owned)
+            .into_iter()
+            .collect(),
+        Value::Array(items) => items.iter().flat_map(bearer_tokens).collect(),
+        Value::Object(members) => members.values().flat_map(bearer_tokens).collect(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => Vec::new(),
     }
 }
 
@@ -478,7 +605,11 @@ mod tests {
             let taken: Vec<_> = taken.iter().map(|name| doubled(name)).collect();
             let entry = json!({"command": "/bin/mgp", "args": ["stdio"]});
             let text = file.with("mgp", &entry, &taken).unwrap();
-            file.connect("mgp", &text, false, DOOR).unwrap();
+            file.connect("mgp", &text, None, DOOR).unwrap();
+        }
+
+        fn beside(&self, ending: &str) -> PathBuf {
+            self.path.with_file_name(format!("mcp.json{ending}"))
         }
 
         fn undo(&self) -> Option<PathBuf> {
@@ -496,6 +627,7 @@ mod tests {
             tools: mgp_clients::ToolLimits::default(),
             left_out: Vec::new(),
             only_off_there: false,
+            not_starting: Vec::new(),
         }
     }
 
@@ -531,9 +663,68 @@ mod tests {
         let file = CursorFile::new(BEFORE);
         let edit = file.open();
         fs::write(&file.path, "{\"theme\": 1}").unwrap();
-        assert!(edit.connect("mgp", "{}", false, DOOR).is_err());
+        assert!(edit.connect("mgp", "{}", None, DOOR).is_err());
         assert!(edit.restore(&edit.undone(DOOR).unwrap()).is_err());
         assert_eq!(file.text(), "{\"theme\": 1}");
+    }
+
+    /// A file of the user's that is called as the copy usually is.
+    #[test]
+    fn a_copy_that_is_not_this_kernels_is_left_alone() {
+        let file = CursorFile::new(BEFORE);
+        let foreign = file.beside(".before-mgp");
+        fs::write(&foreign, "{\"mine\": 1}").unwrap();
+        let is_foreign = || {
+            assert_eq!(fs::read_to_string(&foreign).unwrap(), "{\"mine\": 1}");
+            assert_eq!(file.open().foreign_copy().unwrap().as_ref(), Some(&foreign));
+        };
+        let undone = file.open().undone(DOOR).unwrap();
+        assert_eq!(undone.text.as_deref(), Some(BEFORE));
+        is_foreign();
+        file.connect(&["fs"]);
+        is_foreign();
+        let own = file.beside(".before-mgp-2");
+        assert_eq!(fs::read_to_string(&own).unwrap(), BEFORE);
+        assert_eq!(file.undo(), None);
+        assert_eq!((file.text().as_str(), own.exists()), (BEFORE, false));
+        is_foreign();
+        // What an export leaves is its user's from then on, too.
+        let kept = file.open().write("{}", false).unwrap().unwrap();
+        file.connect(&[]);
+        assert_eq!(file.undo(), None);
+        assert_eq!(fs::read_to_string(&kept).unwrap(), BEFORE);
+        is_foreign();
+    }
+
+    /// Older records did not name the copy.
+    #[test]
+    fn the_copy_of_an_older_record_goes_with_it() {
+        let file = CursorFile::new(BEFORE);
+        file.connect(&["fs"]);
+        let record = fs::read_to_string(file.open().record_path()).unwrap();
+        let mut record: Value = serde_json::from_str(&record).unwrap();
+        for key in ["copy", "tokens"] {
+            assert!(record.as_object_mut().unwrap().shift_remove(key).is_some());
+        }
+        fs::write(file.open().record_path(), record.to_string()).unwrap();
+        assert!(file.open().is_as_before(Some(BEFORE)).unwrap());
+        assert_eq!(file.undo(), None);
+        assert_eq!(file.text(), BEFORE);
+        assert!(!file.beside(".before-mgp").exists());
+    }
+
+    /// What it points to may be on a disk that is not there yet.
+    #[test]
+    fn a_link_that_leads_to_no_file_stays_a_link() {
+        let file = CursorFile::new(BEFORE);
+        let target = file.path.with_file_name("real.json");
+        fs::remove_file(&file.path).unwrap();
+        std::os::unix::fs::symlink("real.json", &file.path).unwrap();
+        file.connect(&[]);
+        assert_eq!(fs::read_link(&file.path).unwrap(), Path::new("real.json"));
+        assert!(fs::read_to_string(&target).unwrap().contains("/bin/mgp"));
+        file.undo();
+        assert!(!target.exists());
     }
 
     /// Remarks that stood in what was taken out are only in the copy.
@@ -595,7 +786,7 @@ mod tests {
         let file = CursorFile::new(taken);
         let edit = file.open();
         let text = edit.with("mgp-kernel", &entry, &[doubled("mgp")]).unwrap();
-        edit.connect("mgp-kernel", &text, false, DOOR).unwrap();
+        edit.connect("mgp-kernel", &text, None, DOOR).unwrap();
         let servers = file.open().document().unwrap()["mcpServers"].clone();
         assert_eq!(servers, json!({"mgp-kernel": entry}));
         fs::write(

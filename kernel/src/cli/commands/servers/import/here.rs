@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use mgp_clients::{PlannedReach, PlannedValue, ToolLimits, UrlPiece};
-use mgp_engine::env::{SECRET, resolve_secret};
+use mgp_engine::env::{SECRET, Unresolved, resolve_secret};
 use mgp_store::secrets::{Namespace, SecretStore};
 use secrecy::ExposeSecret;
 use toml::{Table, Value};
@@ -16,29 +16,38 @@ use crate::cli::client::CliContext;
 /// What values refer to, as far as it can be had here.
 pub(super) struct HereValues {
     store: Option<SecretStore>,
+    /// A command has the secrets that are not stored.
+    has_command: bool,
 }
 
 impl HereValues {
     pub(super) fn new(context: &CliContext) -> Self {
         Self {
             store: context.secret_store().ok(),
+            has_command: context.has_secrets_command(),
         }
     }
 
     fn resolve(&self, text: &str, folder: &Path) -> Option<String> {
+        self.try_resolve(text, "", folder).ok()
+    }
+
+    fn try_resolve(&self, text: &str, place: &str, folder: &Path) -> Result<String, Unresolved> {
         let read = |path: &str| {
             let read = std::fs::read_to_string(folder.join(path));
             read.map_err(|error| error.to_string())
         };
         let secret = |name: &str| {
-            let store = self.store.as_ref().ok_or_else(String::new)?;
-            let kept = store.get(Namespace::Named, name);
-            let kept = kept.map_err(|error| error.to_string())?;
-            let kept = kept.ok_or_else(String::new)?;
+            let store = self.store.as_ref();
+            let kept = store.map(|store| store.get(Namespace::Named, name));
+            let kept = kept.transpose().map_err(|error| error.to_string())?;
+            let kept = kept.flatten().ok_or_else(|| {
+                format!("there is no secret {name}; `mgp secrets set {name}` asks for it")
+            })?;
             Ok(kept.expose_secret().to_owned())
         };
         let variable = |name: &str| std::env::var(name).ok();
-        resolve_secret(text, "", variable, read, secret).ok()
+        resolve_secret(text, place, variable, read, secret)
     }
 }
 
@@ -57,14 +66,42 @@ pub(super) struct ServerHere {
 }
 
 impl ServerHere {
-    /// The entries of a file; none of what is not TOML.
-    pub(super) fn read_all(text: &str, file: &Path) -> Vec<Self> {
-        let table: Table = text.parse().unwrap_or_default();
+    /// The entries of a file.
+    ///
+    /// # Errors
+    /// It is not TOML; in words that repeat nothing of it.
+    pub(super) fn read_all(text: &str, file: &Path) -> Result<Vec<Self>, String> {
+        let table: Table = text
+            .parse()
+            .map_err(|error: toml::de::Error| format!("not TOML: {}", error.message()))?;
         let servers = table.get("servers").and_then(Value::as_array);
         let servers = servers.into_iter().flatten().filter_map(Value::as_table);
-        servers
-            .filter_map(|entry| Self::read(entry, file))
-            .collect()
+        let servers = servers.filter_map(|entry| Self::read(entry, file));
+        Ok(servers.collect())
+    }
+
+    /// The first secret or file that it refers to and cannot be had. A variable may be set where the kernel runs.
+    pub(super) fn missing(&self, values: &HereValues) -> Option<String> {
+        let folder = self.file.parent().unwrap_or(Path::new("/"));
+        let env = self
+            .env
+            .iter()
+            .map(|(name, value)| (format!("env.{name}"), value));
+        let headers = self.headers.iter();
+        let headers = headers.map(|(name, value)| (format!("headers.{name}"), value));
+        let url = self.url.iter().map(|url| ("url".to_owned(), url));
+        let mut all = env.chain(headers).chain(url);
+        all.find_map(
+            |(place, value)| match values.try_resolve(value, &place, folder) {
+                Err(why @ (Unresolved::File { .. } | Unresolved::Keyring { .. })) => {
+                    Some(why.to_string())
+                }
+                Err(why @ Unresolved::Secret { .. }) if !values.has_command => {
+                    Some(why.to_string())
+                }
+                Ok(_) | Err(_) => None,
+            },
+        )
     }
 
     fn read(entry: &Table, file: &Path) -> Option<Self> {
@@ -275,8 +312,11 @@ autostart = false
     }
 
     fn found(reach: &PlannedReach) -> Option<String> {
-        let values = HereValues { store: None };
-        let all = ServerHere::read_all(FILE, Path::new("/etc/mgp/x.toml"));
+        let values = HereValues {
+            store: None,
+            has_command: false,
+        };
+        let all = ServerHere::read_all(FILE, Path::new("/etc/mgp/x.toml")).unwrap();
         let mut same = all
             .into_iter()
             .filter(|here| here.is_reached_by(reach, &values));
@@ -343,8 +383,34 @@ autostart = false
     }
 
     #[test]
+    fn a_server_whose_secret_is_not_here_is_known_not_to_start() {
+        let text = "[[servers]]\nid = \"a\"\ncommand = \"a\"\nenv = { A = \"secret:a/A\" }\n\
+                    [[servers]]\nid = \"b\"\nurl = \"https://h/${secret:b}\"\n\
+                    [[servers]]\nid = \"c\"\nurl = \"https://h\"\nheaders = { K = \"file:/none/k\" }\n\
+                    [[servers]]\nid = \"d\"\ncommand = \"d\"\nenv = { D = \"${NOBODY_HAS_THIS}\" }\n";
+        let all = ServerHere::read_all(text, Path::new("/etc/mgp/x.toml")).unwrap();
+        let missing = |has_command| {
+            let store = None;
+            let values = HereValues { store, has_command };
+            let missing = all.iter().map(|server| server.missing(&values));
+            missing.collect::<Vec<_>>()
+        };
+        let without = missing(false);
+        let why = without[0].as_deref().unwrap();
+        assert!(
+            why.contains("env.A") && why.contains("mgp secrets set a/A"),
+            "{why}"
+        );
+        assert!(without[1].is_some() && without[2].is_some() && without[3].is_none());
+        let with = missing(true);
+        assert!(with[0].is_none() && with[1].is_none() && with[2].is_some());
+        let broken = ServerHere::read_all("[[servers]\n", Path::new("/x.toml")).err();
+        assert!(broken.unwrap().contains("not TOML"));
+    }
+
+    #[test]
     fn what_a_client_keeps_back_is_compared_with_what_the_entry_does() {
-        let all = ServerHere::read_all(FILE, Path::new("/etc/mgp/x.toml"));
+        let all = ServerHere::read_all(FILE, Path::new("/etc/mgp/x.toml")).unwrap();
         let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
         let theirs = ToolLimits {
             only: Some(set(&["read", "drop"])),

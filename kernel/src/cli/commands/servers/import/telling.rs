@@ -1,15 +1,14 @@
 //! What was found, and what would be added, in words and in JSON. No secret is in either.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 
 use mgp_clients::{Client, Plan, PlannedReach, PlannedServer, ServerOrigin};
 use serde_json::{Value, json};
 
-use super::super::secrets::{in_command, masked};
+use super::super::secrets::{in_command, masked, open_note};
 use super::sources::Sources;
 use super::{EntriesToWrite, list};
-use crate::cli::words::{counted, plain};
+use crate::cli::words::{counted, plain, shell_word};
 
 /// The whole of it, before the question.
 pub(super) fn in_words(sources: &Sources, plan: &Plan, writing: &EntriesToWrite) -> String {
@@ -29,9 +28,10 @@ pub(super) fn in_words(sources: &Sources, plan: &Plan, writing: &EntriesToWrite)
         let path = path
             .strip_prefix(std::env::current_dir().unwrap_or_default())
             .unwrap_or(path);
+        let shown = path.display().to_string();
         lines.push(format!(
-            "not looked into: {p}, of this folder's project: `mgp import {p}`",
-            p = shown(path)
+            "not looked into: {shown}, of this folder's project: `mgp import {}`",
+            shell_word(&shown)
         ));
     }
     if !writing.servers.is_empty() {
@@ -58,6 +58,9 @@ fn notes(writing: &EntriesToWrite) -> Vec<String> {
     let mut notes = Vec::new();
     for server in &writing.servers {
         let planned = &server.planned;
+        if let Some(first) = planned.origins.first().filter(|it| it.name != planned.id) {
+            notes.push(format!("{}: called {} here", of(first), planned.id));
+        }
         for name in server.given.kept() {
             notes.push(format!("kept apart, as the secret {name}"));
         }
@@ -91,10 +94,7 @@ fn notes(writing: &EntriesToWrite) -> Vec<String> {
             ));
         }
         for option in open_secrets(&planned.reach) {
-            notes.push(format!(
-                "{}: every user of this machine can read what stands behind `{option}` while it runs; most servers take it as a variable, too",
-                planned.id
-            ));
+            notes.push(open_note(&planned.id, option, &writing.file));
         }
         for left in &planned.left_out {
             notes.push(format!(
@@ -155,10 +155,6 @@ fn of(origin: &ServerOrigin) -> String {
     }
 }
 
-fn shown(path: &Path) -> String {
-    path.display().to_string()
-}
-
 /// The same for programs.
 pub(super) fn to_json(
     sources: &Sources,
@@ -176,6 +172,7 @@ pub(super) fn to_json(
             "id": server.planned.id,
             "origins": list(&server.planned.origins, origin),
             "disabled": server.planned.disabled,
+            "open_secrets": open_secrets(&server.planned.reach),
             "kept": server.given.kept().collect::<Vec<_>>(),
             "hidden_tools": server.planned.tools.hidden,
             "only_tools": server.planned.tools.only,

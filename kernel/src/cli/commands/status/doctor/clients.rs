@@ -2,13 +2,14 @@
 
 use std::path::Path;
 
-use mgp_clients::Client;
+use mgp_clients::{Client, address, command_words, leads_to_kernel};
 use serde_json::Value;
 
 use super::Patient;
 use super::finding::DoctorFinding;
 use super::programs::program;
 use crate::cli::commands::agents::url;
+use crate::cli::commands::servers::connect::ENTRIES;
 use crate::cli::commands::servers::connect::client_file::ClientFileEdit;
 
 const AREA: &str = "client";
@@ -58,23 +59,16 @@ pub(super) fn look(patient: &Patient<'_>) -> Vec<DoctorFinding> {
 
 /// Whether an entry that is ours leads here; `None` for the entry of another server.
 fn judge(name: &str, entry: &Value, exe: &Path, door: Option<&str>) -> Option<Result<(), String>> {
-    let words = words(entry);
-    let command = words.first().map(String::as_str);
-    let own = command.and_then(|command| Path::new(command).file_name());
-    let own =
-        own.is_some_and(|file| file == "mgp") && words.get(1).is_some_and(|word| word == "stdio");
-    if let (true, Some(command)) = (own, command) {
-        return Some(leads_here(command, exe));
-    }
-    let keys = ["url", "serverUrl", "httpUrl", "uri"];
-    let address = keys.iter().find_map(|key| entry.get(key)?.as_str());
-    match (name == "mgp", address, door) {
-        (true, Some(address), Some(door)) if !address.starts_with(door) => Some(Err(format!(
+    let leads = leads_to_kernel(entry, door.unwrap_or_default());
+    match (address(entry), door) {
+        (None, _) if leads => Some(leads_here(command_words(entry).first()?, exe)),
+        (Some(_), _) if leads => Some(Ok(())),
+        // One that this kernel wrote may lead to where it was.
+        (Some(address), Some(door)) if ENTRIES.contains(&name) => Some(Err(format!(
             "it reaches {}, and the kernel that runs listens at {door}",
             mgp_protocol::address::shown(address)
         ))),
-        (true, Some(_), Some(_)) => Some(Ok(())),
-        _ => None,
+        (Some(_) | None, _) => None,
     }
 }
 
@@ -95,27 +89,6 @@ fn leads_here(command: &str, exe: &Path) -> Result<(), String> {
             exe.display()
         )),
     }
-}
-
-/// The words of its command, whichever way the client writes it.
-fn words(entry: &Value) -> Vec<String> {
-    let texts = |value: Option<&Value>| -> Vec<String> {
-        match value {
-            Some(Value::String(text)) => vec![text.clone()],
-            Some(Value::Array(list)) => {
-                let texts = list.iter().filter_map(Value::as_str);
-                texts.map(str::to_owned).collect()
-            }
-            Some(_) | None => Vec::new(),
-        }
-    };
-    let command = entry.get("command").or_else(|| entry.get("cmd"));
-    // Zed had the words in a table of their own.
-    let (command, args) = match command.filter(|command| command.is_object()) {
-        Some(table) => (table.get("path"), table.get("args")),
-        None => (command, entry.get("args")),
-    };
-    [texts(command), texts(args)].concat()
 }
 
 #[cfg(test)]
@@ -147,6 +120,17 @@ mod tests {
         assert_eq!(
             judged(json!({"url": "http://127.0.0.1:1/mcp"})),
             Some(Ok(()))
+        );
+        // By any name, with a set, and by the other names of this machine.
+        let renamed = json!({"url": "http://localhost:1/mcp/p/few"});
+        let door = Some("http://127.0.0.1:1/mcp");
+        assert_eq!(judge("kernel", &renamed, &exe, door), Some(Ok(())));
+        let elsewhere = json!({"url": "https://docs.test/mcp"});
+        assert_eq!(judge("docs", &elsewhere, &exe, door), None);
+        assert!(
+            judge("mgp-kernel", &elsewhere, &exe, door)
+                .unwrap()
+                .is_err()
         );
         let other = json!({"command": "npx", "args": ["stdio"]});
         assert_eq!(judge("files", &other, &exe, None), None);

@@ -6,19 +6,23 @@ use std::os::unix::ffi::OsStringExt;
 
 use super::Patient;
 use super::finding::DoctorFinding;
-use crate::kernel::user_environment::{RESTORED, differences, select};
+use crate::kernel::user_environment::{RESTORED, differences, select, unread};
 
 const AREA: &str = "environment";
+/// A start in a terminal stores its variables anew.
+const RENEW: &str = "mgp down && mgp up --detach in the shell whose values are right";
 
 pub(super) fn look(patient: &Patient<'_>) -> Vec<DoctorFinding> {
-    let Some(kernels) = patient
-        .status
-        .as_ref()
-        .and_then(|it| process_environment(it.pid))
-    else {
-        return Vec::new();
-    };
     let mut found = Vec::new();
+    if let Some(why) = unread(&patient.data_dir) {
+        let told =
+            format!("a kernel that a client starts has not the variables of a terminal: {why}");
+        found.push(DoctorFinding::warning(AREA, told).mended_by(RENEW));
+    }
+    let kernels = patient.status.as_ref();
+    let Some(kernels) = kernels.and_then(|it| process_environment(it.pid)) else {
+        return found;
+    };
     if let Some((_, names)) = kernels.iter().find(|(name, _)| name == RESTORED) {
         let told = format!(
             "the kernel was started without {}, and has them from an earlier start",
@@ -32,8 +36,7 @@ pub(super) fn look(patient: &Patient<'_>) -> Vec<DoctorFinding> {
             "the kernel and its servers have other values of {} than this shell, or none",
             differing.join(", ")
         );
-        let restart = "mgp down && mgp up --detach in the shell whose values are right";
-        found.push(DoctorFinding::warning(AREA, told).mended_by(restart));
+        found.push(DoctorFinding::warning(AREA, told).mended_by(RENEW));
     }
     found
 }
