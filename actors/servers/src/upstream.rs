@@ -108,9 +108,7 @@ impl<'a> Upstream<'a> {
     /// The connection that this request goes over; waits a little for a server that is starting.
     async fn link(&self, request: &Request) -> Result<Arc<Link>, Refusal> {
         let servers = self.servers.load();
-        let handle = servers
-            .get(&self.id)
-            .ok_or_else(|| absence(&self.id))?;
+        let handle = servers.get(&self.id).ok_or_else(|| absence(&self.id))?;
         let (caller, exchange) = (&request.caller, &request.exchange);
         handle.connection_of(caller, exchange).await
     }

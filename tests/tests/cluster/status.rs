@@ -239,11 +239,15 @@ async fn a_node_that_is_away_is_shown_with_what_is_known_of_it() {
     .await;
     assert!(told.contains("nas/demo comes back"), "{told}");
     // A moment earlier its name is still known, and its node is away all the same.
-    wait_until("a call is answered with when it was heard", DEADLINE, async || {
-        told = stderr(&desk.mgp(&["tools", "call", TOOL, "{}"]).await);
-        assert!(told.contains("is away"), "{told}");
-        told.contains("nas is away and was last heard")
-    })
+    wait_until(
+        "a call is answered with when it was heard",
+        DEADLINE,
+        async || {
+            told = stderr(&desk.mgp(&["tools", "call", TOOL, "{}"]).await);
+            assert!(told.contains("is away"), "{told}");
+            told.contains("nas is away and was last heard")
+        },
+    )
     .await;
     assert!(!told.contains("is not shared"), "{told}");
 }

@@ -105,7 +105,7 @@ pub struct Join {
     pub no_wait: bool,
 }
 
-/// `mgp node approve`, an old spelling of `mgp approve`.
+/// `mgp approve`, an old spelling of `mgp approve`.
 #[derive(Debug, Args)]
 pub struct LetIn {
     /// The three words that both sides show. They are of the node's key and its name: a name alone may be another
@@ -114,7 +114,7 @@ pub struct LetIn {
     pub words: Option<String>,
 }
 
-/// `mgp node refuse`, an old spelling of `mgp deny`.
+/// `mgp deny`, an old spelling of `mgp deny`.
 #[derive(Debug, Args)]
 pub struct TurnAway {
     /// The three words, or the name or id of the node; not needed where only one asks.
