@@ -20,7 +20,7 @@ fn call(id: u64, tool: &str, arguments: Value) -> String {
 
 fn spans<'t>(told: &'t Value, node: &str) -> Vec<&'t Value> {
     let all = told["spans"].as_array().unwrap().iter();
-    let of = all.filter(|span| span["trace"] == TRACE && span["nodes"] == node);
+    let of = all.filter(|span| span["trace"] == TRACE && span["node"] == node);
     of.collect()
 }
 
