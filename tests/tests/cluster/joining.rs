@@ -94,8 +94,8 @@ async fn a_yes_to_one_name_lets_no_other_in() {
     for (late, reason) in [
         (&["approve", old][..], "mgp pending"),
         (&["approve", "na5"], words),
-        (&["approve", old], "na5"),
-        (&["approve"], words),
+        (&["nodes", "approve", old], "na5"),
+        (&["nodes", "approve"], words),
     ] {
         let tried = nas.mgp(late).await;
         let stderr = String::from_utf8_lossy(&tried.stderr).into_owned();

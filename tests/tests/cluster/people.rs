@@ -145,7 +145,7 @@ async fn tools_of_a_node_that_is_away_are_listed_with_their_age() {
     network.cut(0);
     becomes(&desk, "nas", "away").await;
     let listed = desk.mgp_json(&["tools", "list"]).await;
-    assert_eq!(listed["away"][0]["nodes"], "nas", "{listed:#}");
+    assert_eq!(listed["away"][0]["node"], "nas", "{listed:#}");
     assert!(
         listed["away"][0]["age_ms"].as_u64().unwrap() > 0,
         "{listed:#}"

@@ -43,7 +43,7 @@ async fn a_server_of_another_node_is_listed_called_and_recorded_as_granted() {
     let mut alice = legacy(&nodes, "alice", SPEAKS_DISCOVERY).await;
     let found = wait_for_servers(&mut alice, 1).await[0].clone();
     assert_eq!(
-        (&found["id"], &found["nodes"], &found["status"]),
+        (&found["id"], &found["node"], &found["status"]),
         (&json!("nas/demo"), &json!("nas"), &json!("connected")),
         "{found:#}"
     );

@@ -152,7 +152,7 @@ fn grant_command(
         }
         Signer::Nobody => format!(
             "on an admin of the cluster, and this node knows of none (`mgp cluster status` says what makes one): mgp \
-             grant {agent}@{here} {node}/{server}"
+             grants add {agent}@{here} {node}/{server}"
         ),
     }
 }

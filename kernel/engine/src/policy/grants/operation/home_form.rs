@@ -13,7 +13,7 @@ use super::{
 };
 
 /// A prefix of the signed bytes, so that a signature is not valid for anything else.
-const CONTEXT: &[u8] = b"mgp grants list operation v1\0";
+const CONTEXT: &[u8] = b"mgp grants operation v1\0";
 
 /// An operation in this form.
 #[derive(Clone, Debug, Serialize, Deserialize)]
