@@ -575,7 +575,7 @@ fn waiting_words(calls: u64) -> String {
         calls => (format!("{calls} calls"), "wait for their turn"),
     };
     format!(
-        "{calls} {wait}: it asks without saying in which call; see `questions` in docs/servers.md"
+        "{calls} {wait}: it asks without saying in which call; see `questions` in docs/upstreams.md"
     )
 }
 

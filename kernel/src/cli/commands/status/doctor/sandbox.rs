@@ -48,7 +48,7 @@ fn level(machine: &Value) -> DoctorFinding {
                 missing.join(", ")
             ),
         )
-        .mended_by("docs/servers.md, Sandbox, says what each needs of the system"),
+        .mended_by("docs/sandbox.md, Sandbox, says what each needs of the system"),
     }
 }
 
